@@ -1,0 +1,6 @@
+// Allrail: collective communication at the verbs level, without MPI. Includes everything.
+#pragma once
+
+#include <allrail/communicator.hpp>
+#include <allrail/error.hpp>
+#include <allrail/options.hpp>

@@ -1,0 +1,135 @@
+// The ranks of a job, and their collective calls.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <ranges>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <allrail/error.hpp>
+#include <allrail/options.hpp>
+
+namespace allrail {
+
+/// How one call is to be done. Equal on all ranks of the call.
+struct CallOptions {
+  std::string algorithm;  ///< empty: chosen; names are listed by `allrail-bench --list`
+  int ports = 0;          ///< 0: the setting, else the number of rails
+  int leaders = 0;        ///< 0: the setting, else chosen
+  std::chrono::milliseconds timeout{0};  ///< 0: the setting (ALLRAIL_TIMEOUT), by default none
+};
+
+/// Counters of one rail of this process since start-up.
+struct RailStatistics {
+  std::string name;
+  std::uint64_t bytes_sent = 0, bytes_received = 0;
+  std::uint64_t chunks_sent = 0, chunks_received = 0;
+  std::uint64_t replays = 0;     ///< chunks sent again here after another rail failed
+  std::uint64_t fences = 0;      ///< links of this rail that were taken out
+  std::uint64_t duplicates = 0;  ///< chunks that arrived twice and were dropped
+  std::uint64_t reconnects = 0;
+  std::uint64_t window_bytes = 0;  ///< bytes in flight allowed at the last look
+  double rate_bytes_per_second = 0;
+};
+
+class World;
+
+/// A group of ranks. Move-only. Every rank makes the same collective calls in the same order; one
+/// thread at a time may use Allrail in a process. After an error of a collective call
+/// the communicator is dead on every rank: later calls throw Error{Aborted} with the first cause.
+/// Destruction is local: it finishes what this rank still has to send, within a bound, and tells
+/// the others that its leaving is no loss.
+class ALLRAIL_API Communicator {
+ public:
+  /// All ranks of the job, found through PMIx; without a launcher a job of one rank. Collective.
+  /// @throws Error{BadConfiguration, Bootstrap, ResourceLimit, Mismatch, Timeout}
+  static Communicator world(const Options& options = Options::from_environment());
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  int node() const noexcept;
+  int node_count() const noexcept;
+  int node_rank() const noexcept;
+  int node_size() const noexcept;
+
+  /// Returns when every rank has entered. Collective.
+  void barrier();
+
+  /// Every rank gives `send` (the same length everywhere) and receives all of them in rank order.
+  /// Collective; blocks. `recv` holds size() * send.size() elements. In place: `send` is this
+  /// rank's block of `recv`; any other overlap is an error. Both are borrowed until return.
+  /// @throws Error{InvalidArgument} before anything is sent; Error{Mismatch, Network, PeerLost,
+  /// Timeout, Aborted} with the communicator dead.
+  /// Methods: Qian and Afsahi 2007 and 2008; see docs/algorithms.md.
+  template <class Send, class Receive>
+  void allgather(const Send& send, Receive&& recv, const CallOptions& options = {}) {
+    static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
+    allgather_bytes(read_bytes(send), write_bytes(recv), options);
+  }
+
+  /// The same with a block of its own length from every rank: `counts[r]` elements from rank r, the
+  /// same counts on all ranks. `recv` holds their sum; blocks follow each other in rank order.
+  template <class Send, class Receive>
+  void allgatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
+                  const CallOptions& options = {}) {
+    static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
+    allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, {}, sizeof(ElementOf<Send>),
+                     options);
+  }
+
+  /// The same with displacements: block r begins at element `displacements[r]` of `recv`. Blocks
+  /// may not overlap.
+  template <class Send, class Receive>
+  void allgatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
+                  std::span<const std::size_t> displacements, const CallOptions& options = {}) {
+    static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
+    if (displacements.size() != counts.size()) {
+      throw Error(Code::InvalidArgument, "allgatherv: counts and displacements differ in length");
+    }
+    allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, displacements,
+                     sizeof(ElementOf<Send>), options);
+  }
+
+  /// Counters per rail of this process; empty where the job has one node. Local.
+  std::vector<RailStatistics> rail_statistics();
+
+  /// For tools of this project (lib/diagnostics.hpp); no promise is made about what is behind it.
+  World& internals() const noexcept { return *world_; }
+
+ private:
+  template <class Range>
+  using ElementOf = std::remove_cv_t<std::ranges::range_value_t<Range>>;
+
+  template <class Range>
+  static std::span<const std::byte> read_bytes(const Range& range) {
+    static_assert(std::ranges::contiguous_range<Range>, "the buffer must be contiguous");
+    static_assert(std::is_trivially_copyable_v<ElementOf<Range>>);
+    return std::as_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
+  }
+  template <class Range>
+  static std::span<std::byte> write_bytes(Range& range) {
+    static_assert(std::ranges::contiguous_range<Range>, "the buffer must be contiguous");
+    static_assert(std::is_trivially_copyable_v<ElementOf<Range>>);
+    return std::as_writable_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
+  }
+
+  void allgather_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
+                       const CallOptions& options);
+  void allgatherv_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
+                        std::span<const std::size_t> counts,
+                        std::span<const std::size_t> displacements, std::size_t element_bytes,
+                        const CallOptions& options);
+
+  explicit Communicator(std::unique_ptr<World> world);
+  std::unique_ptr<World> world_;
+};
+
+}  // namespace allrail
