@@ -1,0 +1,41 @@
+// Monotonic time in nanoseconds, and deadlines.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+
+namespace allrail::base {
+
+/// Monotonic clock, nanoseconds. A vDSO read: no system call.
+inline std::int64_t now_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// A point in time after which a wait gives up.
+class Deadline {
+ public:
+  static Deadline never() noexcept { return Deadline(std::numeric_limits<std::int64_t>::max()); }
+  static Deadline after(std::chrono::nanoseconds duration) noexcept {
+    return Deadline(now_ns() + duration.count());
+  }
+  bool passed() const noexcept {
+    return at_ns_ != std::numeric_limits<std::int64_t>::max() && now_ns() >= at_ns_;
+  }
+  /// Milliseconds until the deadline, at least 0 and at most `limit_ms`: an argument for poll(2).
+  int remaining_ms(int limit_ms) const noexcept {
+    if (at_ns_ == std::numeric_limits<std::int64_t>::max()) return limit_ms;
+    const std::int64_t left_ms = (at_ns_ - now_ns() + 999'999) / 1'000'000;
+    if (left_ms <= 0) return 0;
+    return left_ms < limit_ms ? static_cast<int>(left_ms) : limit_ms;
+  }
+  std::int64_t at_ns() const noexcept { return at_ns_; }
+
+ private:
+  explicit Deadline(std::int64_t at_ns) noexcept : at_ns_(at_ns) {}
+  std::int64_t at_ns_;
+};
+
+}  // namespace allrail::base

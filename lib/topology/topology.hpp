@@ -1,0 +1,67 @@
+// What this process may know about its machine: cores, memories, and where network ports are.
+//
+// The only folder that includes hwloc. HWLOC_XMLFILE and HWLOC_SYNTHETIC replace the machine by
+// another one, for tests.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace allrail::topology {
+
+/// A network interface or RDMA device as hwloc knows it.
+struct Device {
+  std::string name;         // "eth0", "mlx5_0"
+  int numa_node = -1;       // the nearest memory; -1: unknown, or equally near to several
+  std::string pci_address;  // "0000:3b:00.0"; empty: not on PCI
+};
+
+/// How far cores are from a device, smaller is nearer: levels of the hardware tree between them.
+struct Distance {
+  int levels = 0;
+  bool same_numa_node = true;
+};
+
+class MachineTree;  // topology.cpp
+
+class Machine {
+ public:
+  /// Takes some milliseconds; with devices the PCI tree is read too, which can take ten more.
+  /// Throws Error{ResourceLimit} where hwloc cannot read the machine.
+  enum class Detail { CoresOnly, WithDevices };
+  static Machine discover(Detail detail);
+
+  Machine(Machine&&) noexcept;
+  Machine& operator=(Machine&&) noexcept;
+  ~Machine();
+
+  /// Cores (not hardware threads) that this process may run on; at least 1.
+  int usable_cores() const;
+  int numa_nodes() const;
+  /// The cpus that this process may run on, such as "0-3,8-11".
+  std::string cpuset() const;
+  /// The memory nearest to the cpus of this process; -1 where it may run near several.
+  int own_numa_node() const;
+
+  /// Network interfaces and RDMA devices; empty unless discovered WithDevices.
+  std::vector<Device> devices() const;
+  /// NUMA node of a network interface or RDMA device; -1: unknown.
+  int numa_node_of(std::string_view device) const;
+  /// From the cpus in `cpuset` (as cpuset() writes it) to the device; levels -1 where either is
+  /// unknown. Leaders are elected by it.
+  Distance distance(const std::string& cpuset, std::string_view device) const;
+
+  /// Whether these ranks of one node, each with the cpus it may run on, are more than the cores
+  /// they share: then a rank that spins takes time from one that it waits for. Empty strings stand
+  /// for "anywhere".
+  bool outnumbered(std::span<const std::string> cpusets) const;
+
+ private:
+  explicit Machine(std::unique_ptr<MachineTree> tree);
+  std::unique_ptr<MachineTree> tree_;
+};
+
+}  // namespace allrail::topology
