@@ -1,0 +1,264 @@
+#include "transport/fabric.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <sys/epoll.h>
+
+#include "lib/base/error.hpp"
+#include "lib/base/log.hpp"
+#include "transport/fabric_state.hpp"
+
+namespace allrail::transport {
+
+namespace {
+
+// Consumed puts that the sender is told of together.
+constexpr std::uint64_t kConsumedBatch = 32;
+// Timers (stalls, repeated fences) need a progress() now and then.
+constexpr int kLongestSleepMs = 100;
+
+}  // namespace
+
+FabricState::FabricState(int rank, int size, std::vector<std::unique_ptr<Rail>> rails,
+                         FabricOptions options)
+    : rank_(rank), size_(size), options_(std::move(options)) {
+  if (rails.empty() || rails.size() > kMaxRails)
+    base::fail(Code::InvalidArgument, "rank {}: a fabric has 1 to {} rails, not {}", rank,
+               kMaxRails, rails.size());
+  bool can_sleep = true;
+  for (auto& rail : rails) {
+    RailState state;
+    state.queue_depth = std::min(rail->queue_depth(), kMaxLinkChunks);
+    state.counters.name = rail->name();
+    can_sleep = can_sleep && rail->event_descriptor() >= 0;
+    state.rail = std::move(rail);
+    rails_.push_back(std::move(state));
+  }
+  if (!can_sleep) return;
+  epoll_ = base::UniqueFd(base::check_minus_one(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"));
+  for (const RailState& state : rails_) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    base::check_minus_one(
+        epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, state.rail->event_descriptor(), &event),
+        "epoll_ctl");
+  }
+}
+
+Peer& FabricState::peer(int rank) const {
+  Peer* found = peers_.find(rank);
+  if (found == nullptr)
+    base::fail(Code::Internal, "rank {} was asked for rank {}, to which it is not connected", rank_,
+               rank);
+  return *found;
+}
+
+bool FabricState::progress() {
+  now_ns_ = now();
+  bool any = false;
+  for (RailState& state : rails_) any = state.rail->poll(*this) || any;
+  if (!condemned_.empty()) close_condemned();
+  if (probes_due_) try_pairs();
+  if (now_ns_ >= next_check_ns_) {
+    check_peers();
+    pump_needed_ = pump_needed_ || !active_.empty();
+  }
+  if (owed_) send_owed();
+  if (any || pump_needed_) {
+    for (Peer* peer : active_)
+      for (Link& link : peer->links) link.blocked = false;
+    pump();
+  }
+  return any;
+}
+
+void FabricState::flush_acknowledgements() {
+  for (Peer* peer : connected_)
+    if (peer->arrivals.lowest() > peer->told_consumed) owe_state(*peer);
+  if (owed_) {
+    now_ns_ = now();
+    send_owed();
+  }
+  for (RailState& state : rails_) state.rail->flush_acknowledgements();
+}
+
+void FabricState::say_goodbye() {
+  said_goodbye_ = true;
+  for (Peer* peer : connected_) {
+    for (std::size_t i = 0; i < peer->links.size(); ++i) {
+      ControlMessage message;
+      message.kind = ControlMessage::Kind::Goodbye;
+      if (peer->links[i].up) send(*peer, static_cast<int>(i), message);
+    }
+  }
+}
+
+void FabricState::shut_down() {
+  if (said_goodbye_) return;
+  for (Peer* peer : connected_)
+    for (std::size_t i = 0; i < peer->links.size(); ++i) {
+      rails_[i].rail->forget(peer->rank);
+      rails_[i].rail->close(peer->rank, *this);
+      peer->links[i].up = false;
+    }
+}
+
+void FabricState::give_up(int peer, std::string text, bool mismatch) {
+  if (failure_) return;
+  base::log_error("{}", text);
+  failure_ = FabricFailure{peer, std::move(text), mismatch};
+}
+
+Fabric::Fabric(int rank, int size, std::vector<std::unique_ptr<Rail>> rails, FabricOptions options)
+    : state_(std::make_unique<FabricState>(rank, size, std::move(rails), std::move(options))) {}
+
+Fabric::~Fabric() { shut_down(); }
+
+int Fabric::rail_count() const { return static_cast<int>(state_->rails_.size()); }
+
+void Fabric::set_primary_window(std::span<std::byte> memory) {
+  for (RailState& state : state_->rails_) state.rail->set_primary_window(memory);
+}
+
+RemoteWindow Fabric::register_window(std::span<std::byte> memory) {
+  RemoteWindow window;
+  window.bytes = memory.size();
+  try {
+    for (RailState& state : state_->rails_)
+      window.keys.push_back(state.rail->register_window(memory));
+  } catch (...) {
+    unregister_window(window);
+    throw;
+  }
+  return window;
+}
+
+void Fabric::unregister_window(const RemoteWindow& window) {
+  for (std::size_t i = 0; i < window.keys.size() && i < state_->rails_.size(); ++i)
+    state_->rails_[i].rail->unregister_window(window.keys[i]);
+}
+
+void Fabric::register_source(std::span<const std::byte> memory) {
+  std::size_t done = 0;
+  try {
+    for (; done < state_->rails_.size(); ++done) state_->rails_[done].rail->register_source(memory);
+  } catch (...) {
+    for (std::size_t i = 0; i < done; ++i) state_->rails_[i].rail->unregister_source(memory);
+    throw;
+  }
+}
+
+void Fabric::unregister_source(std::span<const std::byte> memory) {
+  for (RailState& state : state_->rails_) state.rail->unregister_source(memory);
+}
+
+void Fabric::connect(int peer, const PeerRails& rails) { state_->connect(peer, rails); }
+
+bool Fabric::knows(int peer) const { return state_->peers_.find(peer) != nullptr; }
+
+int Fabric::partner(int peer, int rail) const {
+  return state_->peer(peer).links[static_cast<std::size_t>(rail)].peer_rail;
+}
+
+bool Fabric::connected(int peer) const {
+  const auto& links = state_->peer(peer).links;
+  return std::any_of(links.begin(), links.end(), [](const Link& link) { return link.up; });
+}
+
+std::uint64_t Fabric::put(const Put& put) { return state_->put(put); }
+
+bool Fabric::can_put(int peer) const {
+  const Peer& to = state_->peer(peer);
+  return to.next - to.head < kPutQueue;
+}
+
+bool Fabric::completed(int peer, std::uint64_t number) const {
+  Peer& to = state_->peer(peer);
+  if (number < to.head) return true;
+  const OpenPut& put = to.put(number);
+  return number < to.next && put.done_chunks == put.cut.count;
+}
+
+std::uint64_t Fabric::oldest_open_call() const {
+  return state_->oldest_ != nullptr ? state_->oldest_->call : UINT64_MAX;
+}
+
+bool Fabric::flushed() const {
+  for (const Peer* peer : state_->connected_) {
+    if (!peer->requeued.empty() || peer->unsent < peer->next) return false;
+    for (const Link& link : peer->links)
+      if (link.fence.open && link.fence.count > 0) return false;
+  }
+  return std::all_of(state_->rails_.begin(), state_->rails_.end(),
+                     [](const RailState& state) { return state.rail->flushed(); });
+}
+
+std::uint64_t Fabric::expect(int peer, std::uint64_t bytes) {
+  bool mismatch = false;
+  const std::uint64_t number = state_->peer(peer).arrivals.expect(bytes, mismatch);
+  if (mismatch)
+    state_->give_up(peer,
+                    fmt::format("rank {} received more bytes of put {} from rank {} than the {} of "
+                                "the call here: the ranks made different calls; every rank must "
+                                "make the same collective calls in the same order with the same "
+                                "sizes and algorithm",
+                                state_->rank_, number, peer, bytes),
+                    true);
+  return number;
+}
+
+bool Fabric::can_expect(int peer) const { return state_->peer(peer).arrivals.can_expect(); }
+
+bool Fabric::first_chunk_arrived(int peer, std::uint64_t number) const {
+  return state_->peer(peer).arrivals.first_chunk_arrived(number);
+}
+
+bool Fabric::arrived(int peer, std::uint64_t number) const {
+  return state_->peer(peer).arrivals.arrived(number);
+}
+
+void Fabric::consume(int peer, std::uint64_t number) {
+  Peer& from = state_->peer(peer);
+  from.arrivals.consume(number);
+  if (from.arrivals.lowest() - from.told_consumed >= kConsumedBatch) state_->owe_state(from);
+}
+
+void Fabric::tell_done(int peer, std::uint64_t done) {
+  Peer& to = state_->peer(peer);
+  if (done <= to.done) return;
+  to.done = done;
+  state_->owe_state(to);
+}
+
+std::uint64_t Fabric::told_done(int peer) const { return state_->peer(peer).peer_done; }
+
+bool Fabric::progress() { return state_->progress(); }
+
+void Fabric::flush_acknowledgements() { state_->flush_acknowledgements(); }
+
+bool Fabric::sleep(int timeout_ms) {
+  if (!state_->epoll_) return false;
+  for (RailState& state : state_->rails_) state.rail->prepare_sleep();
+  epoll_event event;
+  const int limit_ms = timeout_ms < 0 ? kLongestSleepMs : std::min(timeout_ms, kLongestSleepMs);
+  epoll_wait(state_->epoll_.get(), &event, 1, limit_ms);
+  return true;
+}
+
+const std::optional<FabricFailure>& Fabric::failure() const { return state_->failure_; }
+
+std::vector<RailCounters> Fabric::counters() const {
+  std::vector<RailCounters> counters;
+  for (const RailState& state : state_->rails_) {
+    counters.push_back(state.counters);
+    counters.back().rate_bytes_per_second = state.rate.bytes_per_second();
+  }
+  return counters;
+}
+
+void Fabric::say_goodbye() { state_->say_goodbye(); }
+
+void Fabric::shut_down() { state_->shut_down(); }
+
+}  // namespace allrail::transport

@@ -1,0 +1,278 @@
+// What stands behind Fabric: peers, their links, open puts, and the events of the rails.
+//   sender.cpp  queueing puts, pulling chunks onto rails, completions
+//   links.cpp   links going up and down, control messages
+//   pairing.cpp which rails of a peer are tried, and what is said if none answers
+//   fence.cpp   fence and replay, stalls, giving up
+// Rails report only inside poll(). Events note what is to be answered, and progress() sends it
+// after the polls, so that no rail is entered while it is reporting.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/clock.hpp"
+#include "lib/base/handle.hpp"
+#include "transport/arrival.hpp"
+#include "transport/control_message.hpp"
+#include "transport/fabric.hpp"
+#include "transport/pair_probe.hpp"
+#include "transport/peer_table.hpp"
+#include "transport/striping.hpp"
+
+namespace allrail::transport {
+
+/// Puts of one peer that are queued or not completed. Also keeps put numbers unmistakable on the
+/// wire: the oldest that may still be sent and the newest are less than half the space apart.
+inline constexpr int kPutQueue = 256;
+static_assert(kPutQueue + kMaxOpenPuts < (1 << kPutNumberBits) / 2);
+
+/// A put that is not completed.
+struct OpenPut {
+  std::uint64_t number = 0;
+  std::uint64_t order = 0;  // over all peers
+  const std::byte* from = nullptr;
+  Cut cut;
+  std::uint32_t next_chunk = 0;  // the first that no rail has taken
+  std::uint32_t done_chunks = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t call = 0;
+  int peer = -1;
+  int port = 0;
+  int only_rail = -1;
+  bool primary = true;
+  bool striped = false;
+  std::array<RemoteKey, kMaxRails> keys{};  // by rail of the peer
+  OpenPut* previous = nullptr;              // all open puts of the fabric, oldest first
+  OpenPut* next = nullptr;
+};
+
+struct ChunkName {
+  std::uint64_t put = 0;
+  std::uint32_t index = 0;
+};
+
+struct InFlight {
+  ChunkName chunk;
+  std::uint32_t bytes = 0;
+  bool bulk = false;
+  bool rail_was_idle = false;
+  std::int64_t posted_ns = 0;
+  RateMeter::Stamp link_stamp;
+  RateMeter::Stamp rail_stamp;
+};
+
+/// My side of a fence: the chunks whose fate the peer is asked for.
+struct PendingFence {
+  bool open = false;
+  std::uint64_t generation = 0;
+  int peer_rail = 0;  // the other end of the link
+  int count = 0;
+  std::array<ChunkName, kMaxLinkChunks> chunks{};
+  std::int64_t next_send_ns = 0;
+  int last_carrier = -1;
+};
+
+/// The peer's side of its fence, to be answered after the polls.
+struct FenceRequest {
+  bool open = false;
+  int carrier = -1;
+  ControlMessage message;
+};
+
+struct Link {
+  bool up = false;
+  bool blocked = false;  // post() said no: tried again at the next progress()
+  bool hello_due = false;
+  bool pong_due = false;
+  int peer_rail = -1;  // at the other end of the present or last link; -1: there was none
+  int target = -1;     // the connecting end: the rail of the peer that is tried
+  std::uint64_t generation = 0;
+  std::uint64_t peer_generation = 0;  // of the peer's hello on the present link; 0: not here yet
+  std::string reason = "not connected yet";
+
+  std::array<InFlight, kMaxLinkChunks> ring;
+  std::uint32_t head = 0;
+  int in_flight = 0;
+  std::uint64_t in_flight_bytes = 0;
+  RateMeter rate;
+  RoundTripMeter round_trip;
+
+  std::int64_t waiting_since_ns = 0;  // last sign of life while something was unanswered
+  std::int64_t ping_sent_ns = 0;      // the newest ping, and the newest that was answered
+  std::int64_t ping_answered_ns = 0;
+  std::uint64_t pong_number = 0;
+
+  PendingFence fence;
+
+  /// May carry chunks: the fate of what an earlier generation carried is known.
+  bool usable() const { return up && !fence.open; }
+  InFlight& at(int position) {
+    return ring[(head + static_cast<std::uint32_t>(position)) % kMaxLinkChunks];
+  }
+};
+
+struct Peer {
+  int rank = -1;
+  int pair_count = 0;       // links that there can be
+  std::vector<Link> links;  // by my rail, those without partner too
+  PeerRails rails;
+  PairProbe probe;                           // the connecting end only
+  std::vector<std::string> pair_reasons;     // by place in rails.pairs, why it failed last
+  std::vector<FenceRequest> fence_requests;  // by rail of the peer
+  bool was_connected = false;
+  bool left = false;       // it said goodbye
+  bool probe_due = false;  // other pairs may be due now
+
+  // Puts to this peer: [head, next) are open, [head, unsent) are fully taken by rails.
+  std::vector<OpenPut> queue;
+  std::uint64_t head = 0;
+  std::uint64_t unsent = 0;
+  std::uint64_t next = 0;
+  std::vector<ChunkName> requeued;  // of failed links, taken before all others
+  bool active = false;              // in the list of peers that have something to send
+
+  // Puts from this peer.
+  ArrivalTable arrivals;
+
+  // The words told to and by the peer.
+  std::uint64_t done = 0;
+  std::uint64_t told_consumed = 0;
+  std::uint64_t told_done = 0;
+  std::uint64_t confirmed_consumed = 0;
+  std::uint64_t confirmed_done = 0;
+  std::uint64_t peer_consumed = 0;
+  std::uint64_t peer_done = 0;
+  bool state_due = false;
+  std::int64_t told_ns = 0;
+  std::int64_t next_ping_ns = 0;
+  std::int64_t ping_interval_ns = 0;
+  std::int64_t no_link_since_ns = -1;
+
+  OpenPut& put(std::uint64_t number) { return queue[number % kPutQueue]; }
+  /// Rails may take chunks of puts below this one.
+  std::uint64_t admitted() const {
+    const std::uint64_t limit = peer_consumed + kMaxOpenPuts;
+    return next < limit ? next : limit;
+  }
+  bool has_unsent() const { return !requeued.empty() || unsent < admitted(); }
+};
+
+struct RailState {
+  std::unique_ptr<Rail> rail;
+  RateMeter rate;
+  std::uint64_t in_flight_bytes = 0;
+  int in_flight = 0;
+  int queue_depth = 0;  // per link: the rail's, and not more than a fence can name
+  RailCounters counters;
+};
+
+class FabricState : public RailEvents {
+ public:
+  FabricState(int rank, int size, std::vector<std::unique_ptr<Rail>> rails, FabricOptions options);
+
+  // fabric.cpp
+  void connect(int rank, const PeerRails& rails);
+  Peer& peer(int rank) const;
+  bool progress();
+  void flush_acknowledgements();
+  void shut_down();
+  void say_goodbye();
+  void give_up(int peer, std::string text, bool mismatch = false);
+
+  // sender.cpp
+  std::uint64_t put(const Put& put);
+  void pump();
+
+  // links.cpp
+  void link_up(int rail, int peer, int peer_rail) override;
+  void link_answered(int rail, int peer) override;
+  void link_down(int rail, int peer, std::string_view reason) override;
+  bool chunk_wanted(int rail, int peer, std::uint32_t immediate) override;
+  void chunk_arrived(int rail, int peer, std::uint32_t immediate, std::uint32_t bytes) override;
+  void chunks_completed(int rail, int peer, int count) override;
+  void control_arrived(int rail, int peer, std::span<const std::byte> message) override;
+  void owe_state(Peer& peer);
+  void take_goodbye(Peer& peer);
+  void send_owed();
+
+  std::int64_t now() const { return options_.now_ns ? options_.now_ns() : base::now_ns(); }
+
+  int rank_;
+  int size_;
+  FabricOptions options_;
+  std::vector<RailState> rails_;
+  PeerTable<Peer> peers_;  // those that were connect()ed
+  std::vector<Peer*> connected_;
+  std::optional<FabricFailure> failure_;
+  OpenPut* oldest_ = nullptr;
+  OpenPut* newest_ = nullptr;
+  base::UniqueFd epoll_;
+  bool said_goodbye_ = false;
+
+ private:
+  // sender.cpp
+  int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
+  int choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_t waiting_bytes);
+  bool has_room(const Link& link, RailState& rail, std::uint32_t chunk_bytes);
+  bool post(Peer& peer, int rail, OpenPut& put, std::uint32_t index);
+  int place(Peer& peer, OpenPut& put, std::uint32_t index, std::uint64_t waiting_bytes);
+  void pump_peer(Peer& peer, std::uint64_t& ahead_bytes);
+  bool any_room(const Peer& peer) const;
+  void activate(Peer& peer);
+  void chunk_done(Peer& peer, const ChunkName& chunk);
+  void complete(Peer& peer, OpenPut& put);
+
+  // links.cpp
+  bool send(Peer& peer, int rail, ControlMessage& message);
+  int healthy_link(const Peer& peer, int preferred) const;
+  void take_state(Peer& peer, const ControlMessage& message);
+  void condemn(Peer& peer, int rail, std::string reason);
+  void take_message(Peer& peer, int rail, const ControlMessage& message);
+  static bool makes_sense(const Peer& peer, const ControlMessage& message);
+
+  // pairing.cpp
+  bool connects_to(const Peer& peer) const { return rank_ < peer.rank; }
+  RailPair pair_of(const Peer& peer, int rail, int peer_rail) const;
+  void try_pairs();
+  void assign_pairs(Peer& peer);
+  void take_pair(Peer& peer, int rail, int peer_rail);
+  void pair_failed(Peer& peer, int rail, std::string_view reason);
+  std::string no_link_text(const Peer& peer, std::int64_t without_ns) const;
+
+  // fence.cpp
+  void close_condemned();
+  void drop_link(Peer& peer, int rail, std::string_view reason);
+  void lose_link(Peer& peer, int rail, std::string_view reason);
+  void send_fences(Peer& peer);
+  void answer_fences(Peer& peer);
+  void take_answer(Peer& peer, const ControlMessage& message);
+  void check_peers();
+  bool awaits_answer(const Peer& peer) const;
+  void ping(Peer& peer);
+  void check_stalls(Peer& peer);
+  bool unreachable(const Peer& peer) const;
+  void check_no_link(Peer& peer);
+
+  std::int64_t now_ns_ = 0;  // when progress() or put() was entered
+  std::int64_t next_check_ns_ = 0;
+  std::uint64_t next_order_ = 0;
+  bool pump_needed_ = false;
+  bool probes_due_ = false;
+  bool owed_ = false;  // some hello, pong, state, fence or answer is to be sent
+  std::vector<Peer*> active_;
+  // Links whose peer broke the rules inside an event: closed after the polls.
+  struct Condemned {
+    Peer* peer = nullptr;
+    int rail = -1;
+    std::uint64_t generation = 0;
+    std::string reason;
+  };
+  std::vector<Condemned> condemned_;
+};
+
+}  // namespace allrail::transport

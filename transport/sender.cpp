@@ -1,0 +1,273 @@
+// Queueing puts, pulling their chunks onto rails, and completions.
+#include <algorithm>
+
+#include "lib/base/clock.hpp"
+#include "lib/base/error.hpp"
+#include "transport/fabric_state.hpp"
+
+namespace allrail::transport {
+
+namespace {
+
+// How many puts of one peer a pull looks at: a rail that leaves the end of one put to faster rails
+// may begin with the next.
+constexpr std::uint64_t kLookAhead = 16;
+
+}  // namespace
+
+std::uint64_t FabricState::put(const Put& put) {
+  Peer& to = peer(put.peer);
+  if (to.next - to.head >= kPutQueue)
+    base::fail_with_peer(Code::Internal, put.peer, "more than {} puts to rank {} are open",
+                         kPutQueue, put.peer);
+  if (put.window != nullptr &&
+      (put.offset > put.window->bytes || put.bytes > put.window->bytes - put.offset ||
+       put.window->keys.size() < to.rails.rails.size()))
+    base::fail_with_peer(Code::Internal, put.peer,
+                         "a put of {} bytes at offset {} does not fit the window of {} bytes of "
+                         "rank {}",
+                         put.bytes, put.offset, put.window->bytes, put.peer);
+  std::uint32_t max_chunk_bytes = UINT32_MAX;
+  double slowest_bytes_per_second = 0;
+  for (std::size_t i = 0; i < to.links.size(); ++i) {
+    max_chunk_bytes = std::min(max_chunk_bytes, rails_[i].rail->max_chunk_bytes());
+    const double rate = to.links[i].peer_rail >= 0 ? rails_[i].rate.bytes_per_second() : 0;
+    if (rate > 0 && (slowest_bytes_per_second <= 0 || rate < slowest_bytes_per_second))
+      slowest_bytes_per_second = rate;
+  }
+  const Cut cut = cut_put(put.bytes, chunk_bytes_of(put.bytes, to.pair_count, options_,
+                                                    max_chunk_bytes, slowest_bytes_per_second));
+  if (put.bytes == 0 || cut.count > kMaxChunksPerPut)
+    base::fail_with_peer(Code::Internal, put.peer,
+                         "a put of {} bytes to rank {} is not between 1 byte and {} chunks of {} "
+                         "bytes",
+                         put.bytes, put.peer, kMaxChunksPerPut, max_chunk_bytes);
+
+  const std::uint64_t number = to.next++;
+  OpenPut& open = to.put(number);
+  open.number = number;
+  open.order = next_order_++;
+  open.from = put.from;
+  open.cut = cut;
+  open.next_chunk = open.done_chunks = 0;
+  open.offset = put.offset;
+  open.call = put.call;
+  open.peer = put.peer;
+  open.port = put.port;
+  open.only_rail = put.only_rail;
+  open.primary = put.window == nullptr;
+  open.striped = put.bytes > options_.stripe_threshold_bytes;
+  if (!open.primary)
+    std::copy_n(put.window->keys.begin(), to.rails.rails.size(), open.keys.begin());
+  open.previous = newest_;
+  open.next = nullptr;
+  (newest_ != nullptr ? newest_->next : oldest_) = &open;
+  newest_ = &open;
+
+  now_ns_ = now();
+  activate(to);
+  // Nobody is ahead of this put: it may start at once. Otherwise the next progress() is in charge.
+  if (active_.size() == 1) pump();
+  return number;
+}
+
+void FabricState::activate(Peer& peer) {
+  pump_needed_ = true;
+  if (peer.active || !peer.has_unsent()) return;
+  peer.active = true;
+  active_.push_back(&peer);
+}
+
+bool FabricState::has_room(const Link& link, RailState& rail, std::uint32_t chunk_bytes) {
+  if (!link.usable() || link.blocked || link.in_flight >= rail.queue_depth) return false;
+  rail.counters.window_bytes =
+      link_window_bytes(chunk_bytes, link.rate.bytes_per_second(), link.round_trip.round_trip_ns());
+  return link.in_flight_bytes < rail.counters.window_bytes;
+}
+
+int FabricState::choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes) {
+  const int links = static_cast<int>(peer.links.size());
+  int usable = 0;
+  for (const Link& link : peer.links) usable += link.usable() ? 1 : 0;
+  if (usable == 0) return -1;
+  // The wanted rail first, then the others in circular order. Ports of a step, and steps, take
+  // turns, so that a call of small puts uses all rails.
+  int skip = static_cast<int>(static_cast<unsigned>(put.port) % static_cast<unsigned>(usable));
+  int first = 0;
+  for (; first < links; ++first)
+    if (peer.links[static_cast<std::size_t>(first)].usable() && skip-- == 0) break;
+  for (int i = 0; i < links; ++i) {
+    const int rail = (first + i) % links;
+    const auto at = static_cast<std::size_t>(rail);
+    // Small puts may fill the queue: their bytes say little about the room that they need.
+    if (has_room(peer.links[at], rails_[at], std::max<std::uint32_t>(bytes, 32 * 1024)))
+      return rail;
+  }
+  return -1;
+}
+
+int FabricState::choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_t waiting_bytes) {
+  std::array<RailChoice, kMaxRails> choices;
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    const Link& link = peer.links[i];
+    RailChoice& choice = choices[i];
+    choice.has_room = has_room(link, rails_[i], chunk_bytes);
+    // A rail that refuses with nothing in flight promises nothing: nobody waits for it.
+    choice.usable = link.usable() && (choice.has_room || link.in_flight > 0);
+    choice.bytes_per_second = rails_[i].rate.bytes_per_second();
+    choice.in_flight_bytes = rails_[i].in_flight_bytes;
+    // The oldest chunk is partly through by now.
+    choice.in_flight_bytes -=
+        std::min<std::uint64_t>(std::min<std::uint64_t>(choice.in_flight_bytes, chunk_bytes),
+                                rails_[i].rate.expected_bytes(now_ns_));
+  }
+  return choose_rail({choices.data(), peer.links.size()}, chunk_bytes, waiting_bytes);
+}
+
+bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) {
+  Link& link = peer.links[static_cast<std::size_t>(rail)];
+  RailState& state = rails_[static_cast<std::size_t>(rail)];
+  Chunk chunk;
+  const std::uint64_t start = put.cut.offset(index);
+  chunk.from = put.from + start;
+  chunk.bytes = put.cut.bytes(index);
+  chunk.immediate = make_immediate(put.number, index);
+  chunk.primary = put.primary;
+  if (!put.primary) chunk.window = put.keys[static_cast<std::size_t>(link.peer_rail)];
+  chunk.offset = put.offset + start;
+  if (!state.rail->post(peer.rank, chunk)) {
+    link.blocked = true;
+    return false;
+  }
+  InFlight& record = link.at(link.in_flight);
+  record.chunk = {put.number, index};
+  record.bytes = chunk.bytes;
+  record.bulk = put.striped;
+  record.rail_was_idle = state.in_flight == 0;
+  record.posted_ns = now_ns_;
+  record.link_stamp = link.rate.posted(now_ns_);
+  record.rail_stamp = state.rate.posted(now_ns_);
+  if (link.in_flight++ == 0) link.waiting_since_ns = now_ns_;
+  link.in_flight_bytes += chunk.bytes;
+  ++state.in_flight;
+  state.in_flight_bytes += chunk.bytes;
+  ++state.counters.chunks_sent;
+  state.counters.bytes_sent += chunk.bytes;
+  return true;
+}
+
+/// Gives one chunk to a rail and returns which; -1 if all that may take it have no room.
+int FabricState::place(Peer& peer, OpenPut& put, std::uint32_t index, std::uint64_t waiting_bytes) {
+  const std::uint32_t bytes = put.cut.bytes(index);
+  if (put.only_rail >= 0) {
+    const auto at = static_cast<std::size_t>(put.only_rail);
+    if (!has_room(peer.links[at], rails_[at], bytes)) return -1;
+    return post(peer, put.only_rail, put, index) ? put.only_rail : -1;
+  }
+  for (std::size_t tries = 0; tries < peer.links.size(); ++tries) {
+    const int rail =
+        put.striped ? choose_bulk(peer, bytes, waiting_bytes) : choose_small(peer, put, bytes);
+    if (rail < 0 || post(peer, rail, put, index)) return rail;
+  }
+  return -1;
+}
+
+bool FabricState::any_room(const Peer& peer) const {
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    const Link& link = peer.links[i];
+    if (link.usable() && !link.blocked && link.in_flight < rails_[i].queue_depth) return true;
+  }
+  return false;
+}
+
+void FabricState::pump_peer(Peer& peer, std::uint64_t& ahead_bytes) {
+  while (!peer.requeued.empty()) {
+    const ChunkName chunk = peer.requeued.front();
+    OpenPut& put = peer.put(chunk.put);
+    const std::uint32_t bytes = put.cut.bytes(chunk.index);
+    const int rail = place(peer, put, chunk.index, ahead_bytes + bytes);
+    if (rail < 0) break;
+    ++rails_[static_cast<std::size_t>(rail)].counters.replays;
+    peer.requeued.erase(peer.requeued.begin());
+  }
+  const std::uint64_t end = std::min(peer.admitted(), peer.unsent + kLookAhead);
+  for (std::uint64_t number = peer.unsent; number < end; ++number) {
+    OpenPut& put = peer.put(number);
+    bool placed = true;
+    while (placed && put.next_chunk < put.cut.count) {
+      const std::uint64_t left = put.cut.put_bytes - put.cut.offset(put.next_chunk);
+      placed = place(peer, put, put.next_chunk, ahead_bytes + left) >= 0;
+      if (placed) ++put.next_chunk;
+    }
+    if (put.next_chunk == put.cut.count) {
+      if (number == peer.unsent) ++peer.unsent;
+      continue;
+    }
+    ahead_bytes += put.cut.put_bytes - put.cut.offset(put.next_chunk);
+    if (!any_room(peer)) return;
+  }
+  // Puts behind the first unsent one may have been taken whole.
+  while (peer.unsent < peer.admitted() &&
+         peer.put(peer.unsent).next_chunk == peer.put(peer.unsent).cut.count)
+    ++peer.unsent;
+}
+
+void FabricState::pump() {
+  pump_needed_ = false;
+  const auto order_of = [](Peer* peer) {
+    if (!peer->requeued.empty()) return peer->put(peer->requeued.front().put).order;
+    return peer->put(peer->unsent).order;
+  };
+  // Whoever began to wait first is served first. An insertion sort: short, nearly sorted, and it
+  // allocates nothing.
+  for (std::size_t i = 1; i < active_.size(); ++i)
+    for (std::size_t j = i; j > 0 && order_of(active_[j]) < order_of(active_[j - 1]); --j)
+      std::swap(active_[j], active_[j - 1]);
+
+  std::uint64_t ahead_bytes = 0;
+  std::size_t kept = 0;
+  for (Peer* peer : active_) {
+    pump_peer(*peer, ahead_bytes);
+    if (peer->has_unsent())
+      active_[kept++] = peer;
+    else
+      peer->active = false;
+  }
+  active_.resize(kept);
+}
+
+void FabricState::chunks_completed(int rail, int peer_rank, int count) {
+  Peer& peer = this->peer(peer_rank);
+  Link& link = peer.links[static_cast<std::size_t>(rail)];
+  RailState& state = rails_[static_cast<std::size_t>(rail)];
+  const std::int64_t now_ns = now();
+  for (int i = 0; i < count && link.in_flight > 0; ++i) {
+    const InFlight& record = link.at(0);
+    link.rate.completed(now_ns, record.link_stamp, record.bytes, record.bulk);
+    state.rate.completed(now_ns, record.rail_stamp, record.bytes, record.bulk);
+    link.round_trip.completed(now_ns - record.posted_ns, record.rail_was_idle);
+    const ChunkName chunk = record.chunk;
+    link.in_flight_bytes -= record.bytes;
+    state.in_flight_bytes -= record.bytes;
+    --state.in_flight;
+    link.head = (link.head + 1) % kMaxLinkChunks;
+    --link.in_flight;
+    chunk_done(peer, chunk);
+  }
+  link.waiting_since_ns = now_ns;
+  pump_needed_ = true;
+}
+
+void FabricState::chunk_done(Peer& peer, const ChunkName& chunk) {
+  OpenPut& put = peer.put(chunk.put);
+  if (++put.done_chunks == put.cut.count) complete(peer, put);
+}
+
+void FabricState::complete(Peer& peer, OpenPut& put) {
+  (put.previous != nullptr ? put.previous->next : oldest_) = put.next;
+  (put.next != nullptr ? put.next->previous : newest_) = put.previous;
+  while (peer.head < peer.next && peer.put(peer.head).done_chunks == peer.put(peer.head).cut.count)
+    ++peer.head;
+}
+
+}  // namespace allrail::transport

@@ -1,0 +1,165 @@
+#include "transport/striping.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "transport/fabric.hpp"
+
+namespace allrail::transport {
+
+namespace {
+
+constexpr std::uint64_t kChunkUnit = 4096;
+constexpr std::uint64_t kMinChunkBytes = 8ULL * 1024;
+constexpr std::uint64_t kUsualMaxChunkBytes = 256ULL * 1024;
+// Chunks per rail and put: enough that the last chunk is a small part of the whole.
+constexpr std::uint64_t kChunksPerRail = 8;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// A slow rail gets short chunks: this long is how late the last one can be while the others wait.
+constexpr std::uint64_t kEvenUnit = 64;
+constexpr double kChunkSeconds = 500e-6;
+
+double upper_quartile(std::array<double, RateMeter::kSamples> samples, int count) {
+  std::sort(samples.begin(), samples.begin() + count);
+  return samples[static_cast<std::size_t>((count - 1) * 3 / 4)];
+}
+
+}  // namespace
+
+std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOptions& options,
+                             std::uint32_t max_chunk_bytes, double slowest_bytes_per_second) {
+  const std::uint64_t cap = std::max<std::uint64_t>(max_chunk_bytes, 1);
+  if (put_bytes <= options.stripe_threshold_bytes && put_bytes <= cap)
+    return static_cast<std::uint32_t>(std::max<std::uint64_t>(put_bytes, 1));
+  std::uint64_t chunk = options.chunk_bytes;
+  if (chunk == 0) {
+    const auto share =
+        put_bytes / (static_cast<std::uint64_t>(std::max(rails, 1)) * kChunksPerRail);
+    chunk = std::clamp(round_up(share, kChunkUnit), kMinChunkBytes, kUsualMaxChunkBytes);
+    if (slowest_bytes_per_second > 0) {
+      const auto in_time = static_cast<std::uint64_t>(slowest_bytes_per_second * kChunkSeconds);
+      chunk = std::min(chunk, std::max(round_up(in_time, kChunkUnit), kMinChunkBytes));
+    }
+  }
+  // The receiver has one bit per chunk, kMaxChunksPerPut of them: very long puts get long chunks.
+  const std::uint64_t least = (put_bytes + kMaxChunksPerPut - 1) / kMaxChunksPerPut;
+  if (chunk < least) chunk = round_up(least, kChunkUnit);
+  chunk = std::min(chunk, cap);
+  if (options.chunk_bytes != 0) return static_cast<std::uint32_t>(chunk);
+  // Even shares, so that no rail is kept waiting for a last chunk that is a few bytes long.
+  const std::uint64_t count = std::max<std::uint64_t>(
+      static_cast<std::uint64_t>(std::max(rails, 1)), (put_bytes + chunk / 2) / chunk);
+  const std::uint64_t even = round_up((put_bytes + count - 1) / count, kEvenUnit);
+  return static_cast<std::uint32_t>(std::min(std::max(even, least), cap));
+}
+
+Cut cut_put(std::uint64_t put_bytes, std::uint32_t chunk_bytes) {
+  Cut cut;
+  cut.put_bytes = put_bytes;
+  cut.chunk_bytes = chunk_bytes;
+  cut.count =
+      put_bytes == 0 ? 1 : static_cast<std::uint32_t>((put_bytes + chunk_bytes - 1) / chunk_bytes);
+  return cut;
+}
+
+RateMeter::Stamp RateMeter::posted(std::int64_t now_ns) {
+  if (in_flight_ == 0) last_delivery_ns_ = now_ns;
+  ++in_flight_;
+  return {last_delivery_ns_, delivered_bytes_};
+}
+
+void RateMeter::completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t bytes, bool bulk) {
+  --in_flight_;
+  delivered_bytes_ += bytes;
+  last_delivery_ns_ = now_ns;
+  const std::int64_t interval_ns = std::max<std::int64_t>(now_ns - stamp.time_ns, 1);
+  const double sample = static_cast<double>(delivered_bytes_ - stamp.delivered_bytes) * 1e9 /
+                        static_cast<double>(interval_ns);
+  if (!bulk && sample <= rate_) return;
+  samples_[static_cast<std::size_t>(count_ % kSamples)] = sample;
+  ++count_;
+  rate_ = upper_quartile(samples_, static_cast<int>(std::min<std::int64_t>(count_, kSamples)));
+}
+
+std::uint64_t RateMeter::expected_bytes(std::int64_t now_ns) const {
+  const auto idle_ns = static_cast<double>(std::max<std::int64_t>(now_ns - last_delivery_ns_, 0));
+  return static_cast<std::uint64_t>(std::min(rate_ * idle_ns / 1e9, 1e15));
+}
+
+void RoundTripMeter::completed(std::int64_t round_trip_ns, bool was_idle) {
+  round_trip_ns = std::max<std::int64_t>(round_trip_ns, 1);
+  if (was_idle) {
+    samples_[static_cast<std::size_t>(count_ % kSamples)] = round_trip_ns;
+    ++count_;
+    const auto used = std::min(count_, kSamples);
+    round_trip_ns_ = *std::min_element(samples_.begin(), samples_.begin() + used);
+  } else if (round_trip_ns_ == 0 || round_trip_ns < round_trip_ns_) {
+    round_trip_ns_ = round_trip_ns;
+  }
+}
+
+std::uint64_t link_window_bytes(std::uint32_t chunk_bytes, double bytes_per_second,
+                                std::int64_t round_trip_ns) {
+  const std::uint64_t least =
+      std::max<std::uint64_t>(2 * static_cast<std::uint64_t>(chunk_bytes), kMinWindowBytes);
+  const double pipe = 2.0 * bytes_per_second * static_cast<double>(round_trip_ns) / 1e9;
+  const auto wanted =
+      static_cast<std::uint64_t>(std::clamp(pipe, 0.0, static_cast<double>(kMaxWindowBytes)));
+  return std::max(least, wanted);
+}
+
+namespace {
+
+// What to assume of a rail that was not measured yet: the mean of the others.
+double assumed_rate(std::span<const RailChoice> rails) {
+  double sum = 0;
+  int known = 0;
+  for (const RailChoice& rail : rails) {
+    if (!rail.usable || rail.bytes_per_second <= 0) continue;
+    sum += rail.bytes_per_second;
+    ++known;
+  }
+  return known > 0 ? sum / known : 1.0;
+}
+
+}  // namespace
+
+int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
+                std::uint64_t waiting_bytes) {
+  const double assumed = assumed_rate(rails);
+  double total_rate = 0;
+  double total_in_flight = 0;
+  double first_finish = std::numeric_limits<double>::max();
+  double best_finish = std::numeric_limits<double>::max();
+  double best_rate = 0;
+  double best_in_flight = 0;
+  int best = -1;
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    const RailChoice& rail = rails[i];
+    if (!rail.usable) continue;
+    const double rate = rail.bytes_per_second > 0 ? rail.bytes_per_second : assumed;
+    const auto in_flight = static_cast<double>(rail.in_flight_bytes);
+    const double finish = (in_flight + chunk_bytes) / rate;
+    total_rate += rate;
+    total_in_flight += in_flight;
+    first_finish = std::min(first_finish, finish);
+    if (!rail.has_room || finish >= best_finish) continue;
+    best = static_cast<int>(i);
+    best_finish = finish;
+    best_rate = rate;
+    best_in_flight = in_flight;
+  }
+  if (best < 0 || best_finish <= first_finish) return best;
+  // Another rail would finish this chunk earlier but has no room now. Worth taking it here only if
+  // the others have so much left to do that this rail is done with it before them.
+  const double others_finish =
+      (total_in_flight - best_in_flight + static_cast<double>(waiting_bytes)) /
+      (total_rate - best_rate);
+  return best_finish < others_finish ? best : -1;
+}
+
+}  // namespace allrail::transport

@@ -1,0 +1,99 @@
+// Striping: where a put is cut, how fast rails are, how much they may have in flight, and which of
+// them takes the next chunk. Pure and small: no rail and no clock is touched here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace allrail::transport {
+
+/// Where one put is cut. The first `count - 1` chunks have `chunk_bytes` bytes, the last the rest.
+struct Cut {
+  std::uint64_t put_bytes = 0;
+  std::uint32_t chunk_bytes = 0;
+  std::uint32_t count = 0;
+
+  std::uint64_t offset(std::uint32_t index) const {
+    return static_cast<std::uint64_t>(index) * chunk_bytes;
+  }
+  std::uint32_t bytes(std::uint32_t index) const {
+    return index + 1 < count ? chunk_bytes
+                             : static_cast<std::uint32_t>(put_bytes - offset(count - 1));
+  }
+};
+
+Cut cut_put(std::uint64_t put_bytes, std::uint32_t chunk_bytes);
+
+/// Delivered bytes per second while busy: every chunk brings one sample, the bytes delivered since
+/// it was posted over the time this took, and the upper quartile of the last samples counts. Most
+/// samples err on the low side, since there was too little to send; a few err far on the high side,
+/// since a shaper had saved up credit, and the highest one (as in BBR) would send everything there.
+class RateMeter {
+ public:
+  static constexpr int kSamples = 16;
+
+  /// What the meter showed when a chunk was posted.
+  struct Stamp {
+    std::int64_t time_ns = 0;
+    std::uint64_t delivered_bytes = 0;
+  };
+
+  Stamp posted(std::int64_t now_ns);
+  /// `bulk`: a chunk of a striped put. Small ones measure latency, not rate; they only count where
+  /// they are better than what is known.
+  void completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t bytes, bool bulk);
+  /// A posted chunk was lost with its link.
+  void abandoned() { --in_flight_; }
+
+  /// What should have been delivered since the last delivery.
+  std::uint64_t expected_bytes(std::int64_t now_ns) const;
+  /// 0: not known yet.
+  double bytes_per_second() const { return rate_; }
+
+ private:
+  std::array<double, kSamples> samples_{};
+  std::int64_t count_ = 0;
+  int in_flight_ = 0;
+  double rate_ = 0;
+  std::int64_t last_delivery_ns_ = 0;
+  std::uint64_t delivered_bytes_ = 0;
+};
+
+/// The least time from posting a chunk to its completion. Chunks that were posted on a busy rail
+/// wait in its queue, so they can only lower the value; those posted on an idle rail renew it.
+class RoundTripMeter {
+ public:
+  void completed(std::int64_t round_trip_ns, bool was_idle);
+  std::int64_t round_trip_ns() const { return round_trip_ns_; }
+
+ private:
+  static constexpr int kSamples = 8;
+  std::array<std::int64_t, kSamples> samples_{};
+  int count_ = 0;
+  std::int64_t round_trip_ns_ = 0;
+};
+
+/// Bytes a link may have in flight: twice rate x round trip, so that the pipe stays full while
+/// completions travel back; at least two chunks and kMinWindowBytes, which covers a peer that is
+/// not scheduled for a moment; at most 4 MiB, unless two chunks are more.
+inline constexpr std::uint64_t kMinWindowBytes = 256U << 10;
+inline constexpr std::uint64_t kMaxWindowBytes = 4U << 20;
+std::uint64_t link_window_bytes(std::uint32_t chunk_bytes, double bytes_per_second,
+                                std::int64_t round_trip_ns);
+
+/// One rail in the eyes of choose_rail().
+struct RailChoice {
+  bool usable = false;    // there is a link to the peer that carries data
+  bool has_room = false;  // and it takes a chunk now
+  double bytes_per_second = 0;
+  std::uint64_t in_flight_bytes = 0;  // over all peers
+};
+
+/// The rail that takes the next chunk, or -1 to wait. `waiting_bytes` is everything not yet sent up
+/// to the end of this put, this chunk included. A rail takes the chunk only if it finishes it
+/// before the other rails would have finished all of that without it.
+int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
+                std::uint64_t waiting_bytes);
+
+}  // namespace allrail::transport
