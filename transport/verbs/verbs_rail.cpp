@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <cstring>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "lib/base/clock.hpp"
+#include "lib/base/error.hpp"
+#include "transport/verbs/verbs_rail_state.hpp"
+
+namespace allrail::transport {
+
+std::unique_ptr<Rail> make_verbs_rail(const VerbsRailOptions& options) {
+  return std::make_unique<verbs::VerbsRail>(options);
+}
+
+namespace verbs {
+namespace {
+
+/// The device of that name, opened.
+DeviceContext open_device_named(const std::string& device, const std::string& rail) {
+  int count = 0;
+  const DeviceList list = check_pointer(ibv_get_device_list(&count), rail, "list RDMA devices");
+  for (ibv_device* const* one = list.get(); *one != nullptr; ++one) {
+    if (device == ibv_get_device_name(*one)) {
+      return check_pointer(ibv_open_device(*one), rail, "open its device");
+    }
+  }
+  base::fail(Code::BadConfiguration,
+             "rail {}: this host has no RDMA device {}; see allrail-info for those that there are",
+             rail, device);
+}
+
+}  // namespace
+
+void make_nonblocking(int descriptor, const std::string& rail) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  check_minus_one(::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK), rail,
+                  "make a descriptor of the device non-blocking");
+}
+
+VerbsRail::VerbsRail(const VerbsRailOptions& options)
+    : options_(options),
+      epoll_(base::check_minus_one(::epoll_create1(EPOLL_CLOEXEC), "cannot make an epoll set")),
+      wake_(base::check_minus_one(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
+                                  "cannot make an eventfd")),
+      retry_delay_(options.job_hash ^ (static_cast<std::uint64_t>(options.rank) << 32)) {
+  ensure_sodium();
+  if (options_.address.empty() && options_.side_addresses.empty()) {
+    base::fail(
+        Code::BadConfiguration,
+        "rail {} has no IP address, and may not connect without one; give its interface one, "
+        "or leave ALLRAIL_CONNECT at auto",
+        name());
+  }
+  port_ = static_cast<std::uint8_t>(options_.port);
+  if (!options_.address.empty()) listen();
+  open_device();
+  listen_for_side_channels();
+  watch(channel_->fd);
+  watch(device_->async_fd);
+  watch(wake_.get());
+}
+
+VerbsRail::~VerbsRail() {
+  for (std::size_t i = 0; i < links_.size(); ++i) dismantle(links_.at(i), nullptr);
+}
+
+void VerbsRail::open_device() {
+  device_ = listener_ ? check_pointer(ibv_open_device(listener_->verbs->device), name(),
+                                      "open its device")
+                      : open_device_named(options_.device, name());
+  ibv_context* const data = data_context();
+  make_nonblocking(device_->async_fd, name());
+  domain_ = check_pointer(ibv_alloc_pd(data), name(), "make a protection domain");
+  channel_ = check_pointer(ibv_create_comp_channel(data), name(), "make a completion channel");
+  make_nonblocking(channel_->fd, name());
+  ibv_device_attr device{};
+  check_errno_value(ibv_query_device(data, &device), name(), "query its device");
+  ibv_port_attr port{};
+  check_errno_value(ibv_query_port(data, port_, &port), name(), "query its port");
+  if (port.max_msg_sz != 0) max_chunk_bytes_ = std::min(max_chunk_bytes_, port.max_msg_sz);
+  // Every completion that the links of a queue can have at once fits, so that it never overflows.
+  completions_per_queue_ = std::min(device.max_cqe, kLinksPerCompletionQueue * kCompletionsPerLink);
+  if (completions_per_queue_ < kCompletionsPerLink || device.max_qp_wr < kReceiveDepth) {
+    base::fail(Code::ResourceLimit,
+               "rail {}: its device has completion queues of {} and work queues of {} entries; a "
+               "link needs {} and {}; name another port in ALLRAIL_RAILS, or use tcp",
+               name(), device.max_cqe, device.max_qp_wr, kCompletionsPerLink, kReceiveDepth);
+  }
+  completions_.reserve(2 * kCompletionBatch);
+}
+
+void VerbsRail::watch(int descriptor) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = descriptor;
+  base::check_minus_one(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event),
+                        "cannot watch a descriptor of a rail");
+}
+
+RailAddress VerbsRail::my_address() const {
+  RailAddress address;
+  address.rail = options_.index;
+  if (listener_) address.manager = from_system_address(rdma_get_local_addr(listener_.get()));
+  for (const auto& acceptor : acceptors_) address.side_channel.push_back(acceptor->endpoint());
+  return address;
+}
+
+std::vector<std::byte> VerbsRail::address() const { return encode(my_address()); }
+
+void VerbsRail::set_job_secret(const JobSecret& secret) {
+  options_.secret = secret;
+  for (const auto& acceptor : acceptors_) acceptor->set_secret(secret);
+}
+
+MemoryRegion VerbsRail::register_memory(std::span<const std::byte> memory, int access) {
+  return check_pointer(
+      ibv_reg_mr(domain_.get(), const_cast<std::byte*>(memory.data()), memory.size(), access),
+      name(), fmt::format("register {} bytes of memory", memory.size()).c_str());
+}
+
+void VerbsRail::set_primary_window(std::span<std::byte> memory) { window_ = memory; }
+
+RemoteKey VerbsRail::register_window(std::span<std::byte> memory) {
+  MemoryRegion region = register_memory(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  const RemoteKey key{reinterpret_cast<std::uintptr_t>(memory.data()), region->rkey};
+  regions_.push_back({memory, std::move(region)});
+  return key;
+}
+
+void VerbsRail::unregister_window(const RemoteKey& key) {
+  std::erase_if(regions_, [&](const Region& one) {
+    return one.region->rkey == key.key &&
+           reinterpret_cast<std::uintptr_t>(one.memory.data()) == key.address;
+  });
+}
+
+void VerbsRail::register_source(std::span<const std::byte> memory) {
+  regions_.push_back({memory, register_memory(memory, 0)});
+}
+
+void VerbsRail::unregister_source(std::span<const std::byte> memory) {
+  const auto at = std::ranges::find_if(regions_, [&](const Region& one) {
+    return one.memory.data() == memory.data() && one.memory.size() == memory.size();
+  });
+  if (at != regions_.end()) regions_.erase(at);
+}
+
+const std::uint32_t* VerbsRail::key_of(const std::byte* from, std::uint32_t bytes) const {
+  const auto holds = [&](std::span<const std::byte> memory) {
+    return from >= memory.data() && from + bytes <= memory.data() + memory.size();
+  };
+  if (window_region_ && holds(window_)) return &window_region_->lkey;
+  for (const Region& one : regions_) {
+    if (holds(one.memory)) return &one.region->lkey;
+  }
+  return nullptr;
+}
+
+Link* VerbsRail::find(int peer) const { return links_.find(peer); }
+
+Link& VerbsRail::link_of(int peer) {
+  if (Link* known = links_.find(peer)) return *known;
+  Link& link = links_.make(peer);
+  link.peer = peer;
+  link.slot = static_cast<std::uint16_t>(links_.size() - 1);
+  return link;
+}
+
+void VerbsRail::connect(int peer, std::span<const std::byte> address) {
+  if (peer < 0 || peer >= options_.size || peer == options_.rank) {
+    base::fail_with_peer(Code::Internal, peer, "rail {}: there is no peer {}", name(), peer);
+  }
+  const std::optional<RailAddress> remote = decode_rail_address(address);
+  if (!remote) {
+    base::fail_with_peer(Code::Mismatch, peer,
+                         "rail {}: rank {} has another kind of rail in its place; give "
+                         "ALLRAIL_RAILS the same kind of rails on all hosts",
+                         name(), peer);
+  }
+  const Way way = common_way(my_address(), *remote);
+  if (way == Way::None) {
+    base::fail_with_peer(Code::Mismatch, peer,
+                         "rail {} and rank {}'s have no way to connect in common, because one has "
+                         "no IP address, or one of another kind; choose ports with ALLRAIL_RAILS "
+                         "and addresses with ALLRAIL_GID_INDEX that fit, or leave ALLRAIL_CONNECT "
+                         "at auto on all hosts",
+                         name(), peer);
+  }
+  Link& link = link_of(peer);
+  const bool is_another = options_.rank < peer && link.remote != *remote;
+  if (link.wanted && !is_another) return;
+  if (!link.wanted) prepare_buffers(link);
+  link.remote = *remote;
+  link.way = way;
+  if (is_another) link.answered = false;
+  service_now_ = true;
+  if (std::exchange(link.wanted, true)) {
+    if (!in_transition(link)) return;
+    dismantle(link, nullptr);
+  } else {
+    link.retry_delay_ms = 0;
+  }
+  if (options_.rank < peer && link.state == Link::State::Idle) {
+    link.state = Link::State::Waiting;
+    link.next_try_ns = 0;
+  }
+}
+
+void VerbsRail::forget(int peer) {
+  Link* link = find(peer);
+  if (link == nullptr) return;
+  link->wanted = false;
+  if (link->state != Link::State::Up) dismantle(*link, nullptr);
+}
+
+bool VerbsRail::is_up(int peer) const {
+  const Link* link = find(peer);
+  return link != nullptr && link->is_up();
+}
+
+void VerbsRail::close(int peer, RailEvents& events) {
+  Link* link = find(peer);
+  if (link == nullptr) return;
+  dismantle(*link, &events);
+  if (link->wanted) wait_for_retry(*link);
+}
+
+void VerbsRail::prepare_sleep() {
+  for (const CompletionQueueUse& use : completion_queues_) {
+    (void)ibv_req_notify_cq(use.queue.get(), 0);
+  }
+  // What came before a queue was armed wakes nobody, so it is looked for once more.
+  for (const CompletionQueueUse& use : completion_queues_) (void)take_completions(use);
+  if (next_completion_ == completions_.size() || awake_) return;
+  const std::uint64_t one = 1;
+  awake_ = ::write(wake_.get(), &one, sizeof one) == sizeof one;
+}
+
+}  // namespace verbs
+}  // namespace allrail::transport
