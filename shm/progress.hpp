@@ -1,0 +1,38 @@
+// What a rank tells its node about the call it is in, readable at any moment by another process.
+#pragma once
+
+#include <cstdint>
+
+#include "shm/layout.hpp"
+
+namespace allrail::shm {
+
+/// Only the line's rank calls these. Sequence numbers start at 1.
+inline void enter_call(RankLine& line, std::uint64_t sequence, std::uint64_t stamp,
+                       std::int64_t now_ns) noexcept {
+  // A reader that meets the new stamp also meets the 0, or the new number, when it looks again.
+  line.sequence.store(0, std::memory_order_relaxed);
+  line.stamp.store(stamp, std::memory_order_release);
+  line.entered_ns.store(now_ns, std::memory_order_relaxed);
+  line.sequence.store(sequence, std::memory_order_release);
+}
+inline void leave_call(RankLine& line) noexcept {
+  line.entered_ns.store(0, std::memory_order_relaxed);
+}
+
+struct CallProgress {
+  std::uint64_t sequence = 0;  // 0: none yet, or just changing
+  std::uint64_t stamp = 0;
+  std::int64_t entered_ns = 0;  // 0: has left it
+};
+
+inline CallProgress read_call(const RankLine& line) noexcept {
+  const std::uint64_t before = line.sequence.load(std::memory_order_acquire);
+  const std::uint64_t stamp = line.stamp.load(std::memory_order_acquire);
+  const std::int64_t entered_ns = line.entered_ns.load(std::memory_order_relaxed);
+  const std::uint64_t after = line.sequence.load(std::memory_order_relaxed);
+  if (before != after) return {};
+  return {before, stamp, entered_ns};
+}
+
+}  // namespace allrail::shm

@@ -1,0 +1,286 @@
+#include "shm/segment.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <numa.h>
+#include <numaif.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "lib/base/clock.hpp"
+#include "lib/base/error.hpp"
+#include "lib/base/log.hpp"
+#include "shm/header.hpp"
+#include "shm/wait.hpp"
+
+namespace allrail::shm {
+namespace {
+
+std::uint64_t free_bytes(int fd) noexcept {
+  struct statvfs status {};
+  if (::fstatvfs(fd, &status) != 0) return 0;
+  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+/// Where shm_open(3) keeps its files on Linux.
+constexpr const char* kSharedMemoryFolder = "/dev/shm";
+
+[[noreturn]] void fail_without_room(int fd, std::uint64_t wanted, int error_number) {
+  base::fail(Code::ResourceLimit,
+             "the node segment needs {} bytes of shared memory and /dev/shm has {} left ({}): "
+             "enlarge /dev/shm or lower ALLRAIL_NODE_MEMORY",
+             wanted, free_bytes(fd), base::errno_text(error_number));
+}
+
+std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes) {
+  const int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (address == MAP_FAILED) {
+    base::fail(Code::ResourceLimit,
+               "mapping the {} bytes of the node segment failed: {}; lower ALLRAIL_NODE_MEMORY or "
+               "raise the limit on address space (ulimit -v)",
+               bytes, base::errno_text(errno));
+  }
+  return std::make_shared<base::Mapping>(address, bytes);
+}
+
+/// All ranks of the node read and write the slots, so their pages are spread over its memories.
+/// The policy belongs to the segment, hence it is set before the pages are reserved.
+void spread_over_memories(const base::Mapping& mapping, const SegmentLayout& layout) noexcept {
+  const std::uint64_t from = layout.small_slots_offset;
+  if (layout.total_bytes <= from) return;
+  std::byte* start = mapping.data() + from;
+  if (::numa_available() >= 0 && ::numa_num_configured_nodes() > 1) {
+    const bitmask* memories = ::numa_get_mems_allowed();
+    // Only a matter of speed: where the kernel refuses, pages lie where they lie.
+    ::mbind(start, layout.total_bytes - from, MPOL_INTERLEAVE, memories->maskp, memories->size + 1,
+            0);
+    ::numa_bitmask_free(const_cast<bitmask*>(memories));
+  }
+  // Likewise a wish: most systems keep huge pages for shared memory switched off.
+  ::madvise(start, layout.total_bytes - from, MADV_HUGEPAGE);
+}
+
+/// Makes the objects of a fresh, zeroed segment and publishes it.
+void initialize(std::byte* base, const SegmentLayout& layout) noexcept {
+  new (base) ProcessIdentity(this_process());
+  auto* header = new (base + kHeaderOffset) SegmentHeader{};
+  header->layout = layout;
+  header->version = kSegmentVersion;
+  const auto ranks = static_cast<std::uint64_t>(layout.ranks);
+  for (std::uint64_t rank = 0; rank < ranks; ++rank) {
+    auto* line = new (base + layout.lines_offset + rank * sizeof(RankLine)) RankLine{};
+    line->rank.store(-1, std::memory_order_relaxed);
+    for (std::uint64_t to = 0; to < ranks; ++to) {
+      new (base + layout.local_puts_offset + rank * layout.local_puts_row +
+           to * sizeof(std::uint64_t)) std::atomic<std::uint64_t>(0);
+    }
+  }
+  for (std::uint64_t flag = 0; flag < static_cast<std::uint64_t>(layout.slots()) * ranks; ++flag) {
+    new (base + layout.flags_offset + flag * sizeof(Flag)) Flag{};
+  }
+  header->magic.store(kSegmentMagic, std::memory_order_release);
+}
+
+/// Never replaces what is there.
+void give_name(int fd, const std::string& name) {
+  const std::string from = fmt::format("/proc/self/fd/{}", fd);
+  const std::string to = kSharedMemoryFolder + name;
+  if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    base::fail(Code::ResourceLimit, "naming the node segment {} failed: {}", to,
+               base::errno_text(errno));
+  }
+}
+
+void check_file(int fd, const std::string& name, const SegmentLayout& layout) {
+  struct stat status {};
+  base::check_minus_one(::fstat(fd, &status), "looking at the node segment");
+  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid() ||
+      (status.st_mode & 07777U) != 0600U) {
+    base::fail(Code::Bootstrap,
+               "the node segment {} belongs to user {} with mode {:o}, expected user {} with mode "
+               "600: it is not of this job, remove it and start again",
+               name, status.st_uid, status.st_mode & 07777U, ::geteuid());
+  }
+  if (static_cast<std::uint64_t>(status.st_size) != layout.total_bytes) {
+    base::fail(Code::Bootstrap,
+               "the node segment {} has {} bytes and this rank expects {}: the ranks of a node "
+               "must run with equal ALLRAIL settings",
+               name, status.st_size, layout.total_bytes);
+  }
+}
+
+void check_header(const SegmentHeader& header, const std::string& name,
+                  const SegmentLayout& layout) {
+  if (header.magic.load(std::memory_order_acquire) != kSegmentMagic) {
+    base::fail(Code::Bootstrap, "the node segment {} was never finished or is not one of Allrail",
+               name);
+  }
+  if (header.version != kSegmentVersion) {
+    base::fail(Code::Bootstrap,
+               "the node segment {} has version {} and this rank reads version {}: the ranks of a "
+               "node must run the same Allrail",
+               name, header.version, kSegmentVersion);
+  }
+  if (header.layout != layout) {
+    base::fail(Code::Bootstrap,
+               "the node segment {} is laid out for {} ranks with slots of {} and {} bytes, this "
+               "rank expects {} ranks with slots of {} and {} bytes: the ranks of a node must run "
+               "with equal ALLRAIL settings",
+               name, header.layout.ranks, header.layout.small_slot_bytes,
+               header.layout.large_slot_bytes, layout.ranks, layout.small_slot_bytes,
+               layout.large_slot_bytes);
+  }
+}
+
+}  // namespace
+
+std::string NodeSegment::make_name(std::uint64_t random) {
+  return fmt::format("/allrail-{}-{:016x}", ::geteuid(), random);
+}
+
+NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& layout) {
+  remove_leftovers();
+  // Without a name until it is complete: a rank that is killed before leaves nothing behind.
+  const base::UniqueFd file(::open(kSharedMemoryFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file) {
+    base::fail(Code::ResourceLimit,
+               "creating a file in {} failed: {}; it must be a tmpfs that "
+               "this user may write to",
+               kSharedMemoryFolder, base::errno_text(errno));
+  }
+  // The mode must not depend on the umask: attach() checks it.
+  base::check_minus_one(::fchmod(file.get(), 0600), "setting the mode of the node segment");
+  if (::ftruncate(file.get(), static_cast<off_t>(layout.total_bytes)) != 0) {
+    fail_without_room(file.get(), layout.total_bytes, errno);
+  }
+  NodeSegment segment;
+  const auto mapping = map_shared(file.get(), layout.total_bytes);
+  spread_over_memories(*mapping, layout);
+  // Reserved here, so that no rank ever meets SIGBUS at a page that does not exist.
+  int error_number = EINTR;
+  while (error_number == EINTR) {
+    error_number = ::posix_fallocate(file.get(), 0, static_cast<off_t>(layout.total_bytes));
+  }
+  if (error_number != 0) fail_without_room(file.get(), layout.total_bytes, error_number);
+  initialize(mapping->data(), layout);
+  give_name(file.get(), name);
+  segment.name_ = name;
+  segment.creator_pid_ = ::getpid();
+  segment.adopt(mapping, layout);
+  return segment;
+}
+
+NodeSegment NodeSegment::attach(const std::string& name, const SegmentLayout& layout) {
+  const base::UniqueFd file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  if (!file) {
+    base::fail(Code::Bootstrap,
+               "opening the node segment {} failed: {}; ranks of one node must see the same "
+               "/dev/shm",
+               name, base::errno_text(errno));
+  }
+  check_file(file.get(), name, layout);
+  const auto mapping = map_shared(file.get(), layout.total_bytes);
+  check_header(*reinterpret_cast<SegmentHeader*>(mapping->data() + kHeaderOffset), name, layout);
+  NodeSegment segment;
+  segment.adopt(mapping, layout);
+  return segment;
+}
+
+std::vector<NodeSegment> NodeSegment::in_memory(const SegmentLayout& layout) {
+  const auto mapping = map_shared(-1, layout.total_bytes);
+  initialize(mapping->data(), layout);
+  std::vector<NodeSegment> views(static_cast<std::size_t>(layout.ranks));
+  for (NodeSegment& view : views) view.adopt(mapping, layout);
+  return views;
+}
+
+void NodeSegment::adopt(std::shared_ptr<base::Mapping> mapping,
+                        const SegmentLayout& layout) noexcept {
+  mapping_ = std::move(mapping);
+  base_ = mapping_->data();
+  layout_ = layout;
+  abort_state_ = &header().abort_state;
+  enable_sleep(*this);
+  header().attached.fetch_add(1, std::memory_order_acq_rel);
+}
+
+NodeSegment::NodeSegment(NodeSegment&& other) noexcept
+    : mapping_(std::move(other.mapping_)),
+      base_(std::exchange(other.base_, nullptr)),
+      abort_state_(std::exchange(other.abort_state_, nullptr)),
+      layout_(std::exchange(other.layout_, {})),
+      name_(std::exchange(other.name_, {})),
+      creator_pid_(other.creator_pid_) {}
+
+NodeSegment& NodeSegment::operator=(NodeSegment&& other) noexcept {
+  if (this != &other) {
+    unlink();
+    mapping_ = std::move(other.mapping_);
+    base_ = std::exchange(other.base_, nullptr);
+    abort_state_ = std::exchange(other.abort_state_, nullptr);
+    layout_ = std::exchange(other.layout_, {});
+    name_ = std::exchange(other.name_, {});
+    creator_pid_ = other.creator_pid_;
+  }
+  return *this;
+}
+
+NodeSegment::~NodeSegment() { unlink(); }
+
+void NodeSegment::unlink() noexcept {
+  if (name_.empty() || creator_pid_ != ::getpid()) return;
+  ::shm_unlink(name_.c_str());
+  name_.clear();
+}
+
+int NodeSegment::attached_count() const noexcept {
+  return header().attached.load(std::memory_order_acquire);
+}
+
+SegmentHeader& NodeSegment::header() const noexcept {
+  return *std::launder(reinterpret_cast<SegmentHeader*>(base_ + kHeaderOffset));
+}
+
+bool NodeSegment::set_abort(int code, int peer, std::string_view text) const noexcept {
+  SegmentHeader& header = this->header();
+  auto expected = static_cast<std::uint32_t>(AbortState::None);
+  if (!header.abort_state.compare_exchange_strong(
+          expected, static_cast<std::uint32_t>(AbortState::Claimed), std::memory_order_acq_rel)) {
+    return false;
+  }
+  header.abort_code = code;
+  header.abort_peer = peer;
+  header.abort_bytes = static_cast<std::uint32_t>(std::min(text.size(), kMaxAbortText));
+  std::memcpy(header.abort_text, text.data(), header.abort_bytes);
+  header.abort_state.store(static_cast<std::uint32_t>(AbortState::Told), std::memory_order_release);
+  wake_sleepers(*this);
+  return true;
+}
+
+AbortRecord NodeSegment::abort_record() const {
+  constexpr std::int64_t kTellingNs = 100'000'000;  // more than a preempted writer needs
+  const std::int64_t give_up_ns = base::now_ns() + kTellingNs;
+  const SegmentHeader& header = this->header();
+  std::uint32_t state = header.abort_state.load(std::memory_order_acquire);
+  while (state == static_cast<std::uint32_t>(AbortState::Claimed) && base::now_ns() < give_up_ns) {
+    ::usleep(100);
+    state = header.abort_state.load(std::memory_order_acquire);
+  }
+  if (state == static_cast<std::uint32_t>(AbortState::None)) return {};
+  if (state == static_cast<std::uint32_t>(AbortState::Claimed)) {
+    return {static_cast<int>(Code::PeerLost), -1,
+            "a rank of this node died while it reported a failure"};
+  }
+  const std::size_t bytes = std::min<std::size_t>(header.abort_bytes, kMaxAbortText);
+  return {header.abort_code, header.abort_peer, std::string(header.abort_text, bytes)};
+}
+
+}  // namespace allrail::shm

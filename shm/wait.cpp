@@ -1,0 +1,134 @@
+#include "shm/wait.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <ctime>
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/clock.hpp"
+
+namespace allrail::shm {
+namespace {
+
+// A look costs about 40 ns with the pause, 0.5 us with the yield, which returns at once where
+// nobody else wants the core. Cores that look free to a rank may be shared with other jobs or, in
+// virtual nodes and containers, with ranks that it cannot see, so even a rank with its own core
+// spins only for the time of a short exchange.
+constexpr int kSpinsOnOwnCore = 256;
+constexpr int kYieldsOnOwnCore = 1'000;
+constexpr std::int64_t kLongYieldNs = 1'000'000;
+constexpr int kSpinsWhenOutnumbered = 32;
+constexpr int kYieldsWhenOutnumbered = 1'000;
+
+inline void cpu_pause() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+int membarrier(int command) noexcept {
+  return static_cast<int>(::syscall(__NR_membarrier, command, 0, 0));
+}
+
+/// Registered once per process; a forked child inherits it.
+bool registered() noexcept {
+  static const bool result = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0 &&
+                             membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
+  return result;
+}
+
+void full_fence() noexcept {
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+  // The words on both sides are atomics, so a thread sanitizer loses nothing by not knowing fences.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+}
+
+/// Not private: the word lies in memory that processes share.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int timeout_ms) noexcept {
+  timespec timeout{timeout_ms / 1000, static_cast<long>(timeout_ms % 1000) * 1'000'000};
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &timeout,
+            nullptr, 0);
+}
+
+void futex_wake(std::atomic<std::uint32_t>& word) noexcept {
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr,
+            nullptr, 0);
+}
+
+}  // namespace
+
+WaitPolicy WaitPolicy::choose(bool outnumbered) noexcept {
+  if (outnumbered) return {kSpinsWhenOutnumbered, kYieldsWhenOutnumbered};
+  return {kSpinsOnOwnCore, kYieldsOnOwnCore};
+}
+
+bool Backoff::pause() noexcept {
+  const std::uint32_t count = count_++;
+  if (count < static_cast<std::uint32_t>(policy_.spins)) {
+    cpu_pause();
+    return false;
+  }
+  if (count <
+      static_cast<std::uint32_t>(policy_.spins) + static_cast<std::uint32_t>(policy_.yields)) {
+    const std::int64_t before_ns = base::now_ns();
+    ::sched_yield();
+    // Another program has the core: each further yield would give it a whole time slice, while a
+    // sleeper that is woken runs at once.
+    if (base::now_ns() - before_ns > kLongYieldNs) {
+      count_ =
+          static_cast<std::uint32_t>(policy_.spins) + static_cast<std::uint32_t>(policy_.yields);
+    }
+    return false;
+  }
+  return true;
+}
+
+bool sleeps_by_membarrier() noexcept { return registered(); }
+
+void enable_sleep(const NodeSegment& segment) noexcept {
+  if (!registered()) segment.header().sleepers.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void wake_sleepers(const NodeSegment& segment) noexcept {
+  full_fence();
+  for (int rank = 0; rank < segment.ranks(); ++rank) {
+    std::atomic<std::uint32_t>& word = segment.line(rank).sleeping;
+    if (word.load(std::memory_order_relaxed) == 0) continue;
+    word.store(0, std::memory_order_relaxed);
+    futex_wake(word);
+  }
+}
+
+Sleeper::Sleeper(const NodeSegment& segment, int local_rank) noexcept
+    : segment_(segment), line_(segment.line(local_rank)) {
+  line_.sleeping.store(1, std::memory_order_relaxed);
+  segment_.header().sleepers.fetch_add(1, std::memory_order_seq_cst);
+  // From here on every store of another rank is visible to us, or that rank sees that we sleep.
+  if (!registered() || membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0) full_fence();
+}
+
+Sleeper::~Sleeper() {
+  line_.sleeping.store(0, std::memory_order_relaxed);
+  segment_.header().sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Sleeper::sleep(int timeout_ms) noexcept {
+  futex_wait(line_.sleeping, 1, std::clamp(timeout_ms, 0, kMaxSleepMs));
+}
+
+}  // namespace allrail::shm

@@ -1,0 +1,100 @@
+// How ranks of a node wait for each other: spin, then yield, then sleep.
+//
+// A sleeper must not miss a flag that is raised while it falls asleep. It says that it sleeps, runs
+// membarrier(2), which puts a full fence into every running rank, looks at the flag once more and
+// only then sleeps. So the rank that raises a flag needs no fence: it pays one plain load.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "shm/header.hpp"
+#include "shm/segment.hpp"
+
+namespace allrail::shm {
+
+/// No sleep is longer, so that deaths and aborts are noticed.
+inline constexpr int kMaxSleepMs = 50;
+
+struct WaitPolicy {
+  int spins = 0;   // looks with a pause between
+  int yields = 0;  // looks with sched_yield(2) between
+  /// `outnumbered`: the node has more ranks than cores, so a rank that spins keeps another from
+  /// doing what it waits for.
+  static WaitPolicy choose(bool outnumbered) noexcept;
+};
+
+/// One wait. `while (!ready()) if (backoff.pause()) sleep_until(...)`.
+class Backoff {
+ public:
+  explicit Backoff(const WaitPolicy& policy) noexcept : policy_(policy) {}
+  /// Passes a moment; true: enough, sleep now. Stays true until restart().
+  bool pause() noexcept;
+  void restart() noexcept { count_ = 0; }
+  /// True once every 1024 calls of pause(): time for slow checks, such as deaths and deadlines.
+  bool slow_check_due() const noexcept { return (count_ & 1023U) == 1023U; }
+
+ private:
+  WaitPolicy policy_;
+  std::uint32_t count_ = 0;
+};
+
+/// Prepares this process to be woken without fences (membarrier); once per process and segment,
+/// after create() or attach().
+void enable_sleep(const NodeSegment& segment) noexcept;
+/// Whether sleepers of this process use membarrier(2); false: fences on both sides.
+bool sleeps_by_membarrier() noexcept;
+
+/// Wakes every sleeping rank of the node. The slow half of notify().
+void wake_sleepers(const NodeSegment& segment) noexcept;
+
+/// To be called after every store that another rank may sleep for. One load where nobody sleeps.
+inline void notify(const NodeSegment& segment) noexcept {
+  // The compiler must not move the load above the store; the processor may, see membarrier above.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (segment.header().sleepers.load(std::memory_order_relaxed) != 0) wake_sleepers(segment);
+}
+
+/// Raises this rank's flag of a slot. Everything written before is visible to whoever sees it.
+inline void raise(const NodeSegment& segment, int slot_number, int local_rank, std::uint64_t value,
+                  std::uint64_t stamp, std::uint64_t done) noexcept {
+  Flag& flag = segment.flag(slot_number, local_rank);
+  flag.stamp.store(stamp, std::memory_order_relaxed);
+  flag.done.store(done, std::memory_order_relaxed);
+  flag.value.store(value, std::memory_order_release);
+  notify(segment);
+}
+
+/// Whether the flag has been raised to `value` or further.
+inline bool reached(const Flag& flag, std::uint64_t value) noexcept {
+  return flag.value.load(std::memory_order_acquire) >= value;
+}
+
+/// A rank that is about to sleep, or sleeps. Between construction and sleep() look once more at
+/// what is awaited.
+class Sleeper {
+ public:
+  Sleeper(const NodeSegment& segment, int local_rank) noexcept;
+  ~Sleeper();
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  /// Until notify() by any rank of the node, at most `timeout_ms` and kMaxSleepMs.
+  void sleep(int timeout_ms) noexcept;
+
+ private:
+  const NodeSegment& segment_;
+  RankLine& line_;
+};
+
+/// Sleeps until `ready()`, the node's abort, or the time is over, whichever comes first; returns
+/// ready(). May return early: callers loop.
+template <class Ready>
+bool sleep_until(const NodeSegment& segment, int local_rank, Ready&& ready, int timeout_ms) {
+  Sleeper sleeper(segment, local_rank);
+  if (ready()) return true;
+  if (segment.aborted()) return false;
+  sleeper.sleep(timeout_ms);
+  return ready();
+}
+
+}  // namespace allrail::shm
