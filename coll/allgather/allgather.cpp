@@ -1,0 +1,65 @@
+#include "coll/allgather/allgather.hpp"
+
+#include <array>
+#include <stdexcept>
+#include <string>
+
+#include "coll/schedule/lower.hpp"
+
+namespace allrail::coll::allgather {
+namespace {
+
+constexpr std::array<Algorithm, 10> kAlgorithms{{
+    {"direct", "every rank sends its block to every other, k at a time", Level::Flat, direct, true},
+    {"bruck", "log steps for any number of ranks, blocks relative to the rank", Level::Flat, bruck,
+     false},
+    {"recursive-doubling", "log steps: groups of k+1 exchange all they have, then wrap around",
+     Level::Flat, recursive_doubling, true},
+    {"ring", "every rank passes blocks on to k fixed neighbours", Level::Flat, ring, true},
+    {"smp-gather-broadcast", "gather to one node up a k-port tree, then broadcast down it",
+     Level::Smp, gather_broadcast, false},
+    {"smp-direct-gather-broadcast",
+     "gather straight to one node, k at a time, then broadcast down a k-port tree", Level::Smp,
+     direct_gather_broadcast, false},
+    {"smp-direct", "every leader sends its group's blocks to every node, k at a time", Level::Smp,
+     direct, false},
+    {"smp-bruck", "log steps among leaders for any number of nodes", Level::Smp, bruck, false},
+    {"smp-recursive-doubling", "log steps among leaders in groups of k+1 nodes", Level::Smp,
+     recursive_doubling, false},
+    {"smp-ring", "leaders pass blocks on to k fixed neighbour nodes", Level::Smp, ring, false},
+}};
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() { return kAlgorithms; }
+
+const Algorithm* find_algorithm(std::string_view name) {
+  for (const Algorithm& algorithm : kAlgorithms) {
+    if (algorithm.name == name) {
+      return &algorithm;
+    }
+  }
+  return nullptr;
+}
+
+schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Shape& shape,
+                                 int rank) {
+  schedule::check_shape(shape, rank);
+  if (algorithm.level == Level::Smp) {
+    return schedule::lower_over_nodes(algorithm.exchange, shape, rank);
+  }
+  return schedule::lower_flat(algorithm.exchange(shape.ranks(), rank, shape.ports), shape, rank);
+}
+
+schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm, const schedule::Shape& shape,
+                                           int rank) {
+  if (!algorithm.zero_copy) {
+    throw std::invalid_argument("allgather algorithm " + std::string(algorithm.name) +
+                                " cannot work without slot memory");
+  }
+  schedule::check_shape(shape, rank);
+  return schedule::lower_flat_zero_copy(algorithm.exchange(shape.ranks(), rank, shape.ports), shape,
+                                        rank);
+}
+
+}  // namespace allrail::coll::allgather

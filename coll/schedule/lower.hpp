@@ -1,0 +1,29 @@
+#pragma once
+
+#include "coll/schedule/exchange.hpp"
+#include "coll/schedule/schedule.hpp"
+#include "coll/schedule/shape.hpp"
+
+// From an exchange of blocks to the schedule of one rank. A schedule for one rank costs O(n) time.
+// All functions throw std::invalid_argument for a shape that does not fit together.
+namespace allrail::schedule {
+
+/// Participants are ranks. Every local rank has its own part of the node's slot, at
+/// local_rank * flat_part_bytes(shape); arrived blocks are copied out while later puts fly.
+Schedule lower_flat(const Exchange& exchange, const Shape& shape, int rank);
+
+/// Participants are ranks and nothing goes through the slot: blocks travel from send or receive
+/// buffer straight into the peer's receive buffer at shape.receive_offsets, which must be the same
+/// on all ranks. No headers, and puts of zero bytes do not exist on either side. Absolute placement
+/// only. Every put has to != Slot; the first one to a peer must wait for that peer's ready token.
+Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int rank);
+
+/// Participants are nodes: gather in the node, one exchange per lane among the leaders, broadcast
+/// in the node. The whole slot is shared by the node and laid out lane by lane. With one node there
+/// is no put; with one rank there is one copy.
+Schedule lower_over_nodes(ExchangeFunction exchange, const Shape& shape, int rank);
+
+/// Slot bytes that one rank needs in a flat algorithm, the same for all ranks of the job.
+std::uint64_t flat_part_bytes(const Shape& shape);
+
+}  // namespace allrail::schedule

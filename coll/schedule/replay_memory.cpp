@@ -1,0 +1,65 @@
+#include "coll/schedule/replay_memory.hpp"
+
+#include <algorithm>
+
+namespace allrail::schedule {
+
+Origins::Origins(std::span<const ReplayCall> calls) {
+  Origin next = 1;
+  for (const ReplayCall& call : calls) {
+    starts_.push_back(next);
+    std::vector<Origin> blocks;
+    blocks.reserve(call.shape.bytes.size());
+    for (const std::uint64_t bytes : call.shape.bytes) {
+      blocks.push_back(next);
+      next += static_cast<Origin>(bytes);
+    }
+    blocks_.push_back(std::move(blocks));
+    headers_.push_back(next);
+    next += static_cast<Origin>(call.shape.bytes.size() * kHeaderBytes);
+  }
+  starts_.push_back(next);
+}
+
+ReplayMemory::ReplayMemory(std::span<const ReplayCall> calls, int slots)
+    : calls_(calls), origins_(calls), slots_(slots) {
+  const NodeMap& map = calls.front().shape.map;
+  for (int slot = 0; slot < slots; ++slot) {
+    slots_[slot].resize(map.nodes());
+    for (int rank = 0; rank < map.ranks(); ++rank) {
+      std::vector<Origin>& memory = slots_[slot][map.node_of[rank]];
+      std::uint64_t bytes = memory.size();
+      for (std::size_t call = slot; call < calls.size(); call += slots) {
+        bytes = std::max(bytes, calls[call].schedules[rank].slot_bytes);
+      }
+      memory.resize(bytes);
+    }
+  }
+  for (const ReplayCall& call : calls) {
+    std::uint64_t bytes = 0;
+    for (std::size_t rank = 0; rank < call.shape.bytes.size(); ++rank) {
+      bytes = std::max(bytes, call.shape.receive_offsets[rank] + call.shape.bytes[rank]);
+    }
+    receive_.emplace_back(call.shape.bytes.size(), std::vector<Origin>(bytes));
+  }
+}
+
+Range ReplayMemory::range(int call, int rank, Memory memory, std::uint64_t offset,
+                          std::uint64_t bytes) {
+  const auto within = [&](std::uint64_t limit) {
+    return offset <= limit && bytes <= limit - offset;
+  };
+  const Shape& shape = calls_[call].shape;
+  if (memory == Memory::Send) {
+    return {nullptr, origins_.block_byte(call, rank, offset), within(shape.bytes[rank])};
+  }
+  if (memory == Memory::Receive) {
+    std::vector<Origin>& receive = receive_[call][rank];
+    return within(receive.size()) ? Range{receive.data() + offset, 0, true} : Range{};
+  }
+  std::vector<Origin>& slot = slots_[call % slots_.size()][shape.map.node_of[rank]];
+  return within(calls_[call].schedules[rank].slot_bytes) ? Range{slot.data() + offset, 0, true}
+                                                         : Range{};
+}
+
+}  // namespace allrail::schedule

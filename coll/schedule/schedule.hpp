@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+// What one rank does in one call, as data, with byte offsets: ready for the executor, the replay
+// checker and the cost model.
+namespace allrail::schedule {
+
+/// The user's send buffer, the user's receive buffer, or the slot memory of this call on a node.
+/// Slot offsets count from the start of the node's slot, also where ranks have parts of their own.
+enum class Memory : std::uint8_t { Send, Receive, Slot };
+
+enum class StepKind : std::uint8_t {
+  Copy,        // `bytes` from (from, from_offset) to (to, to_offset), all mine or of my node's slot
+  Stamp,       // writes the header of a region at slot offset to_offset (bytes = kHeaderBytes)
+  Put,         // `bytes` from my (from, from_offset) to (to, to_offset) of rank `peer`
+  Await,       // until the next put of rank `peer` has landed in my (to, to_offset), `bytes` long
+  Publish,     // raises my flag to `stage`
+  AwaitLocal,  // until the flag of local rank `peer` of my node is at least `stage`
+};
+
+/// `round` is the step of the k-port model in which this runs (0 first). `port` numbers the puts of
+/// a round: puts of one port (a transfer that had to be cut) go one after the other, different
+/// ports at the same time. An Await carries the place of its transfer among the awaits of the round
+/// instead.
+struct Step {
+  StepKind kind = StepKind::Copy;
+  Memory from = Memory::Send;
+  Memory to = Memory::Receive;
+  std::uint16_t round = 0;
+  std::uint16_t port = 0;
+  std::int32_t peer = -1;
+  std::uint32_t stage = 0;
+  // An Await into the slot says here where the header of the sender's own region lands, if it is
+  // part of this put, and repeats to_offset otherwise.
+  std::uint64_t from_offset = 0;
+  std::uint64_t to_offset = 0;
+  std::uint64_t bytes = 0;
+
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+/// A region is the slot area of one participant: header, then bytes padded to kHeaderBytes. Its
+/// owner writes the header once; after that it travels with the region as ordinary bytes.
+inline constexpr std::uint64_t kHeaderBytes = 64;
+
+/// `slot_bytes` is what the node of this rank needs for this call and the same on all its ranks.
+/// `stages` is the highest stage that any flag of this node reaches, the same on all its ranks.
+struct Schedule {
+  std::vector<Step> steps;
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t stages = 0;
+  int rounds = 0;
+  // Where the headers of the others' regions lie in my slot once all steps have run.
+  std::vector<std::uint64_t> header_offsets{};
+};
+
+}  // namespace allrail::schedule
