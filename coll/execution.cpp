@@ -1,0 +1,311 @@
+#include "coll/execution.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "coll/ready_token.hpp"
+
+namespace allrail::coll {
+
+using schedule::Memory;
+using schedule::Step;
+using schedule::StepKind;
+
+namespace {
+// A quarter of the small ring, so that counts are never older than a ring can bear.
+constexpr std::uint64_t kHeadersEvery = 4;
+}  // namespace
+
+Execution::Execution(ExecutionContext& context) : context_(context), team_(context.team) {}
+
+void Execution::start(Call call) {
+  call_ = std::move(call);
+  slot_ = team_.segment->bytes().data() + team_.slot_offset(team_.node, call_.slot.number);
+  slot_is_free_ = false;
+  next_step_ = next_await_ = 0;
+  puts_left_ = 0;
+  peer_window_of_ = -1;
+  stamp_offset_ = UINT64_MAX;
+  mismatch_ = {};
+  await_numbers_.clear();
+  user_puts_.clear();
+  if (call_.zero_copy) {
+    my_window_ =
+        team_.fabric->register_window({call_.buffers.receive, call_.buffers.receive_bytes});
+    registered_ = true;
+  }
+  await_steps_.clear();
+  announced_ = 0;
+  std::uint64_t sent_bytes = 0;  // of the send buffer, by puts
+  for (const Step& step : call_.schedule->steps) {
+    if (step.kind == StepKind::Put) {
+      ++puts_left_;
+      if (step.from == Memory::Send)
+        sent_bytes = std::max(sent_bytes, step.from_offset + step.bytes);
+    }
+    if (step.kind == StepKind::Await) await_steps_.push_back(&step);
+  }
+  if (sent_bytes != 0 && team_.fabric != nullptr) {
+    source_ = {call_.buffers.send, sent_bytes};
+    team_.fabric->register_source(source_);
+  }
+  state_ = State::Running;
+}
+
+/// As many as the fabric has places for: a long ring awaits more puts of one neighbour than may be
+/// open at once.
+void Execution::announce_awaits() {
+  for (; announced_ < await_steps_.size(); ++announced_) {
+    const Step& step = *await_steps_[announced_];
+    if (team_.is_local(step.peer)) {
+      const auto local = static_cast<std::size_t>(team_.local_rank_of(step.peer));
+      await_numbers_.push_back(++context_.local_awaited[local]);
+    } else {
+      if (!team_.fabric->can_expect(step.peer)) return;
+      await_numbers_.push_back(team_.fabric->expect(step.peer, step.bytes));
+    }
+  }
+}
+
+bool Execution::advance(bool in_turn) {
+  if (in_turn && announced_ < await_steps_.size()) announce_awaits();
+  if (!slot_is_free_ && !slot_free()) return false;
+  const auto& steps = call_.schedule->steps;
+  while (next_step_ < steps.size()) {
+    if (!run_step(steps[next_step_], in_turn)) return false;
+    ++next_step_;
+  }
+  return true;
+}
+
+bool Execution::slot_free() {
+  slot_is_free_ = context_.done_counts.my_node_is_done(call_.slot.previous_call);
+  return slot_is_free_;
+}
+
+bool Execution::run_step(const Step& step, bool in_turn) {
+  switch (step.kind) {
+    case StepKind::Copy:
+      copy(step);
+      return true;
+    case StepKind::Stamp:
+      stamp(step);
+      return true;
+    case StepKind::Put:
+      return in_turn && put(step);
+    case StepKind::Await:
+      return await(step);
+    case StepKind::Publish:
+      shm::raise(*team_.segment, call_.slot.number, team_.local_rank,
+                 shm::flag_value(call_.number, step.stage), call_.stamp,
+                 context_.done_counts.mine());
+      return true;
+    case StepKind::AwaitLocal:
+      return await_local(step);
+  }
+  return true;
+}
+
+const std::byte* Execution::source(Memory memory, std::uint64_t offset) const {
+  switch (memory) {
+    case Memory::Send:
+      return call_.buffers.send + offset;
+    case Memory::Receive:
+      return call_.buffers.receive + offset;
+    case Memory::Slot:
+      return slot_ + offset;
+  }
+  return nullptr;
+}
+
+std::byte* Execution::target(Memory memory, std::uint64_t offset) const {
+  return memory == Memory::Slot ? slot_ + offset : call_.buffers.receive + offset;
+}
+
+void Execution::copy(const Step& step) {
+  const std::byte* from = source(step.from, step.from_offset);
+  std::byte* to = target(step.to, step.to_offset);
+  // In place the send buffer is this rank's block of the receive buffer.
+  if (from != to) std::memcpy(to, from, step.bytes);
+}
+
+void Execution::stamp(const Step& step) {
+  BlockHeader header;
+  header.stamp = call_.stamp;
+  header.call = call_.number;
+  header.done = context_.done_counts.of_my_node(call_.number);
+  header.description = call_.description;
+  header.owner = team_.rank;
+  std::memcpy(slot_ + step.to_offset, &header, sizeof header);
+  stamp_offset_ = step.to_offset;
+  stamped_done_ = header.done;
+  if (call_.zero_copy) {
+    write_token(my_window_, std::span<std::byte, kTokenBodyBytes>(slot_ + schedule::kHeaderBytes,
+                                                                  kTokenBodyBytes));
+  }
+}
+
+const transport::RemoteWindow* Execution::window_of(int peer) {
+  if (peer_window_of_ == peer) return &peer_window_;
+  const std::byte* token =
+      slot_ + kTokenBytes * static_cast<std::uint64_t>(peer + 1) + schedule::kHeaderBytes;
+  if (!read_token(std::span<const std::byte, kTokenBodyBytes>(token, kTokenBodyBytes),
+                  peer_window_)) {
+    mismatch_.peer = peer;  // its token makes no sense: a call that is not ours
+    return nullptr;
+  }
+  peer_window_of_ = peer;
+  return &peer_window_;
+}
+
+bool Execution::put(const Step& step) {
+  if (team_.is_local(step.peer)) return put_locally(step);
+  if (!team_.fabric->can_put(step.peer)) return false;
+  transport::Put put;
+  put.peer = step.peer;
+  put.from = source(step.from, step.from_offset);
+  put.bytes = step.bytes;
+  put.port = step.round + step.port;
+  put.call = call_.number;
+  if (step.to == Memory::Slot) {
+    if (!context_.done_counts.node_of_is_done(step.peer, call_.slot.previous_call)) return false;
+    put.offset = team_.slot_offset(team_.node_of(step.peer), call_.slot.number) + step.to_offset;
+  } else {
+    put.window = window_of(step.peer);
+    if (put.window == nullptr) return false;
+    put.offset = step.to_offset;
+  }
+  const std::uint64_t number = team_.fabric->put(put);
+  if (step.from != Memory::Slot) user_puts_.push_back({step.peer, number});
+  if (step.from == Memory::Slot && step.from_offset <= stamp_offset_ &&
+      stamp_offset_ < step.from_offset + step.bytes) {
+    context_.done_counts.note_header(step.peer, stamped_done_);
+  }
+  --puts_left_;
+  return true;
+}
+
+bool Execution::put_locally(const Step& step) {
+  std::memcpy(slot_ + step.to_offset, source(step.from, step.from_offset), step.bytes);
+  auto& counter = team_.segment->local_puts(team_.local_rank, team_.local_rank_of(step.peer));
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  shm::notify(*team_.segment);
+  --puts_left_;
+  return true;
+}
+
+bool Execution::await(const Step& step) {
+  if (next_await_ >= announced_) return false;
+  const std::uint64_t number = await_numbers_[next_await_];
+  if (team_.is_local(step.peer)) {
+    const auto& counter =
+        team_.segment->local_puts(team_.local_rank_of(step.peer), team_.local_rank);
+    if (counter.load(std::memory_order_acquire) < number) return false;
+    if (step.to == Memory::Slot && !header_matches(step)) return false;
+  } else {
+    if (!team_.fabric->first_chunk_arrived(step.peer, number)) return false;
+    if (step.to == Memory::Slot && !header_matches(step)) return false;
+    if (!team_.fabric->arrived(step.peer, number)) return false;
+    team_.fabric->consume(step.peer, number);
+    if (step.to == Memory::Slot) note_sender(step);
+  }
+  ++next_await_;
+  return true;
+}
+
+bool Execution::header_matches(const Step& step) {
+  BlockHeader header;
+  std::memcpy(&header, slot_ + step.to_offset, sizeof header);
+  if (!is_of_call(header, call_.stamp, team_.roster->ranks())) {
+    mismatch_ = {step.peer, header};
+    return false;
+  }
+  context_.done_counts.note_node(team_.node_of(header.owner), header.done);
+  return true;
+}
+
+/// What the sender said of itself: slots of its node may be written again by that count.
+void Execution::note_sender(const Step& step) {
+  BlockHeader header;
+  std::memcpy(&header, slot_ + step.from_offset, sizeof header);
+  if (!is_of_call(header, call_.stamp, team_.roster->ranks())) return;
+  context_.done_counts.note_node(team_.node_of(header.owner), header.done);
+}
+
+bool Execution::await_local(const Step& step) {
+  const shm::Flag& flag = team_.segment->flag(call_.slot.number, step.peer);
+  if (!shm::reached(flag, shm::flag_value(call_.number, step.stage))) return false;
+  if (flag.stamp.load(std::memory_order_relaxed) != call_.stamp) {
+    mismatch_.peer = team_.roster->rank_of_local(step.peer);
+    mismatch_.theirs.call = call_.number;
+    return false;
+  }
+  context_.done_counts.note_local(step.peer, flag.done.load(std::memory_order_relaxed));
+  return true;
+}
+
+bool Execution::user_memory_free() const {
+  for (const UserPut& put : user_puts_) {
+    if (!team_.fabric->completed(put.peer, put.number)) return false;
+  }
+  return true;
+}
+
+/// Counts of those who did not put here themselves, for the day when another algorithm puts there:
+/// without them it would stand still until they are told.
+void Execution::note_all_headers() {
+  for (const std::uint64_t offset : call_.schedule->header_offsets) {
+    BlockHeader header;
+    std::memcpy(&header, slot_ + offset, sizeof header);
+    if (!is_of_call(header, call_.stamp, team_.roster->ranks())) continue;
+    context_.done_counts.note_node(team_.node_of(header.owner), header.done);
+  }
+}
+
+void Execution::finish() {
+  if (slot_is_free_ && call_.number % kHeadersEvery == 0) note_all_headers();
+  if (registered_) team_.fabric->unregister_window(my_window_);
+  registered_ = false;
+  if (!source_.empty()) team_.fabric->unregister_source(source_);
+  source_ = {};
+  call_.keep_alive.reset();
+  state_ = State::Idle;
+}
+
+int Execution::awaited_rank() const {
+  if (!slot_is_free_ || next_step_ >= call_.schedule->steps.size()) return -1;
+  const Step& step = call_.schedule->steps[next_step_];
+  switch (step.kind) {
+    case StepKind::Put:
+    case StepKind::Await:
+      return step.peer;
+    case StepKind::AwaitLocal:
+      return team_.roster->rank_of_local(step.peer);
+    default:
+      return -1;
+  }
+}
+
+bool Execution::awaits_node() const {
+  if (!slot_is_free_) return true;
+  if (next_step_ >= call_.schedule->steps.size()) return false;
+  const Step& step = call_.schedule->steps[next_step_];
+  return step.kind == StepKind::AwaitLocal ||
+         (step.kind == StepKind::Await && team_.is_local(step.peer));
+}
+
+bool Execution::node_is_ready() const {
+  if (!slot_is_free_) return context_.done_counts.my_node_is_done(call_.slot.previous_call);
+  if (next_step_ >= call_.schedule->steps.size()) return true;
+  const Step& step = call_.schedule->steps[next_step_];
+  if (step.kind == StepKind::AwaitLocal) {
+    return shm::reached(team_.segment->flag(call_.slot.number, step.peer),
+                        shm::flag_value(call_.number, step.stage));
+  }
+  if (step.kind != StepKind::Await || !team_.is_local(step.peer)) return true;
+  const auto& counter = team_.segment->local_puts(team_.local_rank_of(step.peer), team_.local_rank);
+  return next_await_ < announced_ &&
+         counter.load(std::memory_order_acquire) >= await_numbers_[next_await_];
+}
+
+}  // namespace allrail::coll

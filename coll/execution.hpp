@@ -1,0 +1,122 @@
+// One schedule being run: the walk over its steps, which stops where it has to wait and goes on
+// later. It returns values and allocates nothing once its vectors have grown.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "coll/block_header.hpp"
+#include "coll/done_counts.hpp"
+#include "coll/schedule/schedule.hpp"
+#include "coll/slots.hpp"
+#include "coll/team.hpp"
+
+namespace allrail::coll {
+
+struct Buffers {
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  std::uint64_t receive_bytes = 0;  // what zero-copy registers
+};
+
+/// Another rank's call does not match mine.
+struct CallMismatch {
+  int peer = -1;
+  BlockHeader theirs;
+};
+
+/// What an execution runs, given to start().
+struct Call {
+  const schedule::Schedule* schedule = nullptr;
+  std::shared_ptr<const schedule::Schedule> keep_alive;  // null where the plan holds it
+  Buffers buffers;
+  std::uint64_t number = 0;
+  std::uint64_t stamp = 0;
+  CallDescription description;
+  SlotUse slot;
+  bool zero_copy = false;
+};
+
+/// What all executions of a communicator share.
+struct ExecutionContext {
+  const Team& team;
+  DoneCounts& done_counts;
+  std::vector<std::uint64_t> local_awaited;  // puts awaited so far, by local rank of the sender
+};
+
+class Execution {
+ public:
+  enum class State { Idle, Running, Finished };
+
+  explicit Execution(ExecutionContext& context);
+
+  /// Calls are started in order. Zero-copy calls
+  /// register the receive buffer: only then it may throw (Error{ResourceLimit}).
+  void start(Call call);
+  /// Walks on as far as possible. `in_turn` is false while an earlier call has puts to post or
+  /// awaits to announce: both keep the order of calls. True once all steps are done.
+  bool advance(bool in_turn);
+  /// After all steps: whether user memory that peers read or write is free again.
+  bool user_memory_free() const;
+  /// Ends a call whose steps are done, or gives it up after an error.
+  void finish();
+
+  State state() const { return state_; }
+  std::uint64_t call_number() const { return call_.number; }
+  bool holds_the_turn() const { return puts_left_ != 0 || announced_ < await_steps_.size(); }
+  const CallMismatch* mismatch() const { return mismatch_.peer < 0 ? nullptr : &mismatch_; }
+  /// The rank that is waited for now, or -1: for warnings.
+  int awaited_rank() const;
+  /// Whether it waits for ranks of its own node, and whether that wait is over.
+  bool awaits_node() const;
+  bool node_is_ready() const;
+  const Call& call() const { return call_; }
+
+ private:
+  bool slot_free();
+  void announce_awaits();
+  bool run_step(const schedule::Step& step, bool in_turn);
+  void copy(const schedule::Step& step);
+  void stamp(const schedule::Step& step);
+  bool put(const schedule::Step& step);
+  bool put_locally(const schedule::Step& step);
+  bool await(const schedule::Step& step);
+  bool await_local(const schedule::Step& step);
+  void note_sender(const schedule::Step& step);
+  void note_all_headers();
+  bool header_matches(const schedule::Step& step);
+  const transport::RemoteWindow* window_of(int peer);
+  const std::byte* source(schedule::Memory memory, std::uint64_t offset) const;
+  std::byte* target(schedule::Memory memory, std::uint64_t offset) const;
+
+  ExecutionContext& context_;
+  const Team& team_;
+  State state_ = State::Idle;
+  Call call_;
+  std::byte* slot_ = nullptr;
+  bool slot_is_free_ = false;
+  std::uint64_t stamp_offset_ = 0;  // of my header in this call, once written, and what it says
+  std::uint64_t stamped_done_ = 0;
+  std::size_t next_step_ = 0;
+  std::size_t next_await_ = 0;
+  int puts_left_ = 0;
+  std::vector<const schedule::Step*> await_steps_;
+  std::size_t announced_ = 0;                 // of them: the fabric knows that they come
+  std::vector<std::uint64_t> await_numbers_;  // of those that are announced
+  struct UserPut {
+    int peer;
+    std::uint64_t number;
+  };
+  std::vector<UserPut> user_puts_;  // puts out of user memory
+  transport::RemoteWindow my_window_;
+  bool registered_ = false;
+  std::span<const std::byte> source_;  // the part of the send buffer that rails read
+  transport::RemoteWindow peer_window_;
+  int peer_window_of_ = -1;
+  CallMismatch mismatch_;
+};
+
+}  // namespace allrail::coll

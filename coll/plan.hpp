@@ -1,0 +1,100 @@
+// A plan: what this rank does in a call of given sizes, computed once and kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coll/allgather/allgather.hpp"
+#include "coll/block_header.hpp"
+#include "coll/roster.hpp"
+#include "coll/schedule/schedule.hpp"
+#include "coll/schedule/shape.hpp"
+
+namespace allrail::coll {
+
+/// Everything that decides a plan besides the ranks and their nodes. The plan does not keep it.
+struct PlanRequest {
+  Operation operation = Operation::Allgather;
+  std::vector<std::uint64_t> bytes;            // of every rank's block
+  std::vector<std::uint64_t> receive_offsets;  // where it goes in my receive buffer
+  bool displaced = false;                      // offsets may differ between ranks
+  std::string algorithm;                       // a name of the table, never empty
+  int ports = 1;
+  int leaders = 1;
+};
+
+/// How much slot memory a call may take.
+struct PlanLimits {
+  std::uint64_t large_slot_bytes = 0;
+  std::uint64_t zero_copy_threshold_bytes = 0;  // smallest block that goes straight to user memory
+  // What a call may register of user memory with each rail; above it blocks are copied.
+  std::uint64_t registered_bytes = UINT64_MAX;
+};
+
+class CallPlan {
+ public:
+  /// `roster` outlives the plan. Throws Error{InvalidArgument} for an unknown algorithm,
+  /// Error{ResourceLimit} where not even one byte per rank fits into the node memory.
+  CallPlan(const PlanRequest& request, const Roster& roster, const PlanLimits& limits);
+
+  /// Hash of operation, counts, algorithm, ports and leaders: equal on ranks that agree.
+  std::uint64_t hash() const { return hash_; }
+  const CallDescription& description() const { return description_; }
+  /// Blocks go straight between user buffers, after ready tokens.
+  bool zero_copy() const { return zero_copy_; }
+  /// What a zero-copy call of this size registers with each rail: its result and one block.
+  std::uint64_t registered_bytes() const { return registered_bytes_; }
+  /// It would be zero-copy, but may not register so much.
+  bool copies_because_of_limit() const { return copies_because_of_limit_; }
+
+  /// Results that do not fit into a slot are cut: slice s is bytes [s, s + 1) * slice_bytes of
+  /// every block.
+  std::uint64_t slices() const { return slices_; }
+  std::uint64_t slice_bytes() const { return slice_bytes_; }
+  /// The schedule of one slice; offsets count from the slice's start in both user buffers.
+  std::shared_ptr<const schedule::Schedule> schedule(std::uint64_t slice) const;
+  /// The schedule of slice 0, without sharing: the path of calls that are one slice.
+  const schedule::Schedule& first() const { return *first_; }
+  /// Slot bytes that a slice takes on the largest node: the same on all ranks.
+  std::uint64_t slot_bytes() const { return slot_bytes_; }
+  /// Ranks of other nodes (and with flat algorithms of mine) that this plan talks to.
+  const std::vector<int>& peers() const { return peers_; }
+
+ private:
+  /// What every rank has in one slice.
+  std::vector<std::uint64_t> bytes_of_slice(std::uint64_t slice) const;
+  schedule::Schedule make_schedule(const schedule::NodeMap& map, std::uint64_t slice) const;
+  std::uint64_t slot_bytes_for(const schedule::NodeMap& map, std::uint64_t slice_bytes) const;
+  void choose_slices(const schedule::NodeMap& map, const PlanLimits& limits);
+  void keep_what_later_slices_need();
+
+  const Roster& roster_;
+  const allgather::Algorithm& algorithm_;
+  int ports_;
+  int leaders_;
+  // Of all ranks only what a later slice is made of: nothing at all for a call of one slice, one
+  // size where all blocks have the same.
+  std::vector<std::uint64_t> blocks_;           // bytes of every rank's block
+  std::vector<std::uint64_t> receive_offsets_;  // where displaced
+  std::uint64_t largest_block_ = 0;
+  std::uint64_t registered_bytes_ = 0;
+  bool copies_because_of_limit_ = false;
+  bool zero_copy_ = false;
+  std::uint64_t hash_ = 0;
+  CallDescription description_;
+  std::uint64_t slices_ = 1;
+  std::uint64_t slice_bytes_ = 0;
+  std::uint64_t slot_bytes_ = 0;
+  std::shared_ptr<const schedule::Schedule> first_;
+  std::vector<int> peers_;
+};
+
+/// The zero-copy schedule with its ready tokens: this rank tells every peer that will put into its
+/// receive buffer where that is, and awaits a peer's token before its first put there. Token i of
+/// the slot is from rank i - 1; token 0 is mine.
+schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, int ranks, int rank);
+
+}  // namespace allrail::coll

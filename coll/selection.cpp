@@ -1,0 +1,82 @@
+#include "coll/selection.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace allrail::coll {
+namespace {
+
+constexpr std::uint64_t kAnySize = std::numeric_limits<std::uint64_t>::max();
+constexpr int kAnyCount = std::numeric_limits<int>::max();
+
+// How many peers a step sends to: one, so that no two senders meet in front of a receiver, or as
+// many as there are rails.
+enum class Ports { One, Rails };
+enum class Nodes { Any, One, PowerOfTwo };
+
+struct Row {
+  std::uint64_t most_bytes_per_node;  // the block that a node sends
+  std::uint64_t least_bytes_per_rank;
+  Nodes nodes;
+  int most_ranks_per_node;
+  const char* algorithm;
+  Ports ports;
+  const char* reason;
+};
+
+constexpr std::uint64_t kKibi = 1024;
+
+// First match wins. Sizes are those of a node's whole contribution, since that is what crosses the
+// rails. Measured on three, four, six and eight hosts with two rails (docs/performance.md): rails
+// are striped, so a second port adds no bandwidth, and with several ports the blocks of several
+// senders queue up in front of one receiver while the way to another is idle.
+constexpr Row kTable[] = {
+    {kAnySize, 0, Nodes::One, kAnyCount, "smp-direct", Ports::Rails, "one node: no rail is needed"},
+    {48 * kKibi, 0, Nodes::PowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
+     "small blocks: fewest messages, and every pair of nodes answers each other"},
+    {48 * kKibi, 0, Nodes::Any, kAnyCount, "smp-bruck", Ports::One,
+     "small blocks, no power of two: fewest messages"},
+    {kAnySize, kZeroCopyThresholdBytes, Nodes::Any, 1, "ring", Ports::One,
+     "large blocks, one rank per node: straight between user buffers, one sender per receiver"},
+    {kAnySize, 0, Nodes::Any, kAnyCount, "smp-ring", Ports::One,
+     "large blocks: every block crosses once, one sender per receiver"},
+};
+
+bool fits(Nodes nodes, int count) {
+  switch (nodes) {
+    case Nodes::One:
+      return count == 1;
+    case Nodes::PowerOfTwo:
+      return std::has_single_bit(static_cast<unsigned>(count));
+    case Nodes::Any:
+      break;
+  }
+  return true;
+}
+
+int ports_of(const Row& row, const SelectionFacts& facts) {
+  return row.ports == Ports::One ? 1 : std::max(1, facts.rails);
+}
+
+}  // namespace
+
+Selection select_allgather(const SelectionFacts& facts) {
+  const std::uint64_t per_node =
+      facts.bytes_per_rank * static_cast<std::uint64_t>(facts.largest_node);
+  Selection selection;
+  for (const Row& row : kTable) {
+    if (per_node > row.most_bytes_per_node || !fits(row.nodes, facts.nodes) ||
+        facts.bytes_per_rank < row.least_bytes_per_rank ||
+        facts.largest_node > row.most_ranks_per_node) {
+      continue;
+    }
+    selection.algorithm = row.algorithm;
+    selection.reason = row.reason;
+    selection.ports = ports_of(row, facts);
+    return selection;
+  }
+  return selection;
+}
+
+}  // namespace allrail::coll

@@ -1,0 +1,33 @@
+// Which algorithm a call takes when nobody names one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace allrail::coll {
+
+/// What the choice depends on; equal on all ranks.
+struct SelectionFacts {
+  std::uint64_t bytes_per_rank = 0;  // the largest block
+  int ranks = 1;
+  int nodes = 1;
+  int smallest_node = 1;
+  int largest_node = 1;
+  int rails = 1;
+};
+
+struct Selection {
+  std::string algorithm;
+  int ports = 1;
+  int leaders = 1;
+  std::string reason;  // half a sentence, for `allrail-info explain`
+};
+
+/// Below this size ready tokens and waiting for acknowledgements cost more than the two copies that
+/// they save. Measured on four hosts with one rank each: docs/performance.md.
+inline constexpr std::uint64_t kZeroCopyThresholdBytes = 2ULL * 1024 * 1024;
+
+/// The first row of the table that fits. The rows were measured: docs/performance.md.
+Selection select_allgather(const SelectionFacts& facts);
+
+}  // namespace allrail::coll

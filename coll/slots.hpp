@@ -1,0 +1,43 @@
+// Which slot of the node segment a call uses, and which call had it before.
+//
+// Every rank makes the same calls in the same order, so that all ranks of all nodes give the same
+// slots to the same calls without a word. Small calls have a ring of many slots, so that they
+// stream; large calls have a ring of few big ones.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace allrail::coll {
+
+struct SlotGeometry {
+  int small_slots = 16;
+  int large_slots = 4;
+  std::uint64_t small_slot_bytes = 0;
+  std::uint64_t large_slot_bytes = 0;
+};
+
+/// How `node_memory_bytes` is divided. At least 64 KiB per small slot goes to the small ring.
+SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes);
+
+struct SlotUse {
+  int number = 0;                   // small slots first, then large ones
+  std::uint64_t previous_call = 0;  // must be done everywhere before this slot is written; 0: none
+};
+
+class SlotRing {
+ public:
+  explicit SlotRing(const SlotGeometry& geometry);
+  /// The slot of the next call. `bytes` are what it needs on the largest node: at most a large
+  /// slot.
+  SlotUse take(std::uint64_t bytes, std::uint64_t call);
+  const SlotGeometry& geometry() const { return geometry_; }
+
+ private:
+  SlotGeometry geometry_;
+  std::uint64_t small_taken_ = 0;
+  std::uint64_t large_taken_ = 0;
+  std::vector<std::uint64_t> last_call_;
+};
+
+}  // namespace allrail::coll

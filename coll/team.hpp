@@ -1,0 +1,56 @@
+// Who runs collectives together: this rank's place, and what it acts on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "coll/roster.hpp"
+#include "shm/liveness.hpp"
+#include "shm/segment.hpp"
+#include "shm/wait.hpp"
+#include "transport/fabric.hpp"
+
+namespace allrail::coll {
+
+/// What a rank that runs collectives asks of, and tells, the other layers.
+class TeamEvents {
+ public:
+  virtual ~TeamEvents() = default;
+  /// This rank wrote the abort word: the control plane floods it.
+  virtual void abort_set() = 0;
+  /// What the fabric needs to connect to this rank.
+  virtual transport::PeerRails rails_of(int peer) = 0;
+};
+
+/// Borrowed by the engine for its whole life.
+struct Team {
+  int rank = 0;
+  int node = 0;
+  int local_rank = 0;
+  const Roster* roster = nullptr;
+  const std::vector<shm::SegmentLayout>* layouts = nullptr;  // by node size
+  shm::NodeSegment* segment = nullptr;
+  transport::Fabric* fabric = nullptr;  // null: the job has one node and local puts are copies
+  shm::PeerWatch* watch = nullptr;      // local ranks by local rank; may be null
+  TeamEvents* events = nullptr;         // null only without a fabric
+  shm::WaitPolicy wait_policy;
+  bool local_puts_by_rail = false;
+
+  /// Of a rank of my node.
+  int local_rank_of(int other) const { return roster->local_rank_of(other); }
+  int node_of(int other) const { return roster->node_of(other); }
+  /// Where a slot starts in the segment of another node, whose size may differ from mine.
+  std::uint64_t slot_offset(int of_node, int slot_number) const {
+    const auto& layout = (*layouts)[static_cast<std::size_t>(roster->node_size(of_node))];
+    const auto number = static_cast<std::uint64_t>(slot_number);
+    const auto small = static_cast<std::uint64_t>(layout.small_slots);
+    return number < small ? layout.small_slots_offset + number * layout.small_slot_stride
+                          : layout.large_slots_offset + (number - small) * layout.large_slot_stride;
+  }
+  /// Whether puts to this rank are copies inside the node segment.
+  bool is_local(int other) const { return node_of(other) == node && !local_puts_by_rail; }
+};
+
+}  // namespace allrail::coll
