@@ -1,0 +1,64 @@
+// The card that every rank hands out at start-up, and the checks over all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/base/wire.hpp"
+#include "transport/rail_pairs.hpp"
+
+namespace allrail {
+
+inline constexpr std::uint32_t kProtocolVersion = 2;
+
+struct Card {
+  std::uint32_t protocol_version = kProtocolVersion;
+  std::string library_version;
+  std::vector<std::pair<std::string, std::string>> settings;  // those that must agree
+  std::string host;    // ranks with the same text share memory
+  std::string cpuset;  // the cpus that it may run on
+  std::int32_t pid = 0;
+  std::uint64_t random = 0;  // names the node segment where this rank is first on its node
+  std::uint64_t shared_memory_bytes = 0;  // free in /dev/shm
+  // That it may lock for RDMA; no limit where its rails register nothing.
+  std::uint64_t lockable_bytes = UINT64_MAX;
+  std::vector<std::byte> secret;  // rank 0 only: the job's secret
+  std::vector<transport::RailEnd> rail_ends;
+  std::vector<std::vector<std::byte>> rail_addresses;  // of the same rails
+  std::vector<std::byte> control_address;
+};
+
+std::vector<std::byte> encode(const Card& card);
+/// @throws Error{Bootstrap} naming the rank, for bytes that are no card, and Error{Mismatch} for
+/// another protocol version.
+Card decode(std::span<const std::byte> bytes, int rank);
+
+/// How a rank's rails stand in its card, and in the directory of a node.
+void write_rails(base::WireWriter& writer, std::span<const transport::RailEnd> ends,
+                 std::span<const std::vector<std::byte>> addresses);
+/// False: one of them is of no known network, or there are too many.
+bool read_rails(base::WireReader& reader, std::vector<transport::RailEnd>& ends,
+                std::vector<std::vector<std::byte>>& addresses);
+
+/// Compares every card with rank 0's. The same verdict on all ranks.
+/// @throws Error{Mismatch} naming both ranks and the setting that differs.
+void check_agreement(const std::vector<Card>& cards);
+
+/// Any two ranks need a pair of rails that may be the ends of a link: of one network and, where
+/// pairs are `wanted`, among them. The same verdict on all ranks.
+/// @throws Error{Mismatch} naming both ranks and their rails, Error{BadConfiguration} where a
+/// wanted rail is nobody's.
+void check_rail_pairs(const std::vector<Card>& cards,
+                      std::span<const transport::WantedPair> wanted);
+/// The name in a card's `host`.
+std::string host_name(const std::string& host);
+/// What tells hosts apart that do not share /dev/shm: name, boot, and the file system behind it.
+std::string host_identity();
+/// Bytes free in /dev/shm, 0 where there is none.
+std::uint64_t free_shared_memory();
+
+}  // namespace allrail

@@ -1,0 +1,39 @@
+#include <allrail/communicator.hpp>
+
+#include "lib/world.hpp"
+
+namespace allrail {
+
+Communicator Communicator::world(const Options& options) {
+  return Communicator(std::make_unique<World>(options));
+}
+
+Communicator::Communicator(std::unique_ptr<World> world) : world_(std::move(world)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const noexcept { return world_->team().rank; }
+int Communicator::size() const noexcept { return world_->roster().ranks(); }
+int Communicator::node() const noexcept { return world_->team().node; }
+int Communicator::node_count() const noexcept { return world_->roster().nodes(); }
+int Communicator::node_rank() const noexcept { return world_->team().local_rank; }
+int Communicator::node_size() const noexcept { return world_->roster().node_size(node()); }
+
+void Communicator::barrier() { world_->barrier(); }
+
+void Communicator::allgather_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
+                                   const CallOptions& options) {
+  world_->allgather(send, recv, options);
+}
+
+void Communicator::allgatherv_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
+                                    std::span<const std::size_t> counts,
+                                    std::span<const std::size_t> displacements,
+                                    std::size_t element_bytes, const CallOptions& options) {
+  world_->allgatherv(send, recv, counts, displacements, element_bytes, options);
+}
+
+std::vector<RailStatistics> Communicator::rail_statistics() { return world_->rail_statistics(); }
+
+}  // namespace allrail

@@ -1,0 +1,253 @@
+#include "lib/diagnostics.hpp"
+
+#include <algorithm>
+
+#include <sched.h>
+
+#include "coll/allgather/allgather.hpp"
+#include "coll/plan.hpp"
+#include "coll/selection.hpp"
+#include "lib/base/clock.hpp"
+#include "lib/base/error.hpp"
+#include "lib/node_spec.hpp"
+#include "lib/rails.hpp"
+#include "lib/select.hpp"
+#include "lib/world.hpp"
+#include "transport/pair_probe.hpp"
+
+namespace allrail::diagnostics {
+namespace {
+
+const char* memory_name(schedule::Memory memory) {
+  switch (memory) {
+    case schedule::Memory::Send:
+      return "send";
+    case schedule::Memory::Receive:
+      return "receive";
+    case schedule::Memory::Slot:
+      return "slot";
+  }
+  return "?";
+}
+
+std::string describe_step(const schedule::Step& step) {
+  using schedule::StepKind;
+  const char* from = memory_name(step.from);
+  const char* to = memory_name(step.to);
+  switch (step.kind) {
+    case StepKind::Copy:
+      return fmt::format("copy {} bytes from {}+{} to {}+{}", step.bytes, from, step.from_offset,
+                         to, step.to_offset);
+    case StepKind::Stamp:
+      return fmt::format("write the header at slot+{}", step.to_offset);
+    case StepKind::Put:
+      return fmt::format("put {} bytes from {}+{} to {}+{} of rank {} (round {}, port {})",
+                         step.bytes, from, step.from_offset, to, step.to_offset, step.peer,
+                         step.round, step.port);
+    case StepKind::Await:
+      return fmt::format("await {} bytes of rank {} at {}+{} (round {})", step.bytes, step.peer, to,
+                         step.to_offset, step.round);
+    case StepKind::Publish:
+      return fmt::format("raise my flag to stage {}", step.stage);
+    case StepKind::AwaitLocal:
+      return fmt::format("await stage {} of local rank {}", step.stage, step.peer);
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::vector<AlgorithmInfo> allgather_algorithms() {
+  std::vector<AlgorithmInfo> all;
+  for (const auto& algorithm : coll::allgather::algorithms()) {
+    all.push_back({std::string(algorithm.name), std::string(algorithm.description),
+                   algorithm.level == coll::allgather::Level::Smp});
+  }
+  return all;
+}
+
+Choice choose_allgather(const Communicator& communicator, std::uint64_t bytes_per_rank,
+                        const CallOptions& options) {
+  const auto chosen = communicator.internals().select(bytes_per_rank, options);
+  return {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
+}
+
+std::vector<RailInfo> rails_of_this_host(const Options& options) { return survey_rails(options); }
+
+JobInfo describe_job(const Communicator& communicator) {
+  const World& world = communicator.internals();
+  JobInfo job;
+  job.ranks = world.roster().ranks();
+  job.nodes = world.roster().nodes();
+  job.rails = world.rail_count();
+  job.node_of = world.roster().node_of_ranks();
+  for (int rank = 0; rank < job.ranks; ++rank) {
+    auto& names = job.rail_names.emplace_back();
+    for (const auto& end : world.directory().rails_of(rank).ends) names.push_back(end.name);
+  }
+  const auto& layout = world.segment_layout();
+  job.segment_bytes = layout.total_bytes;
+  job.small_slots = layout.small_slots;
+  job.small_slot_bytes = layout.small_slot_bytes;
+  job.large_slots = layout.large_slots;
+  job.large_slot_bytes = layout.large_slot_bytes;
+  return job;
+}
+
+std::vector<int> imagine_nodes(int ranks, const std::string& spec) {
+  return virtual_nodes(spec, ranks);
+}
+
+Explanation explain_allgather(const std::vector<int>& node_of, int rank, int rails,
+                              std::uint64_t bytes_per_rank, const CallOptions& options,
+                              const Options& settings, double startup_us,
+                              double rate_bytes_per_us) {
+  const schedule::NodeMap map(node_of);
+  const coll::Roster roster(map, rank);
+  const auto chosen = select_for(roster, rails, settings, bytes_per_rank, options);
+  const auto geometry = coll::divide_node_memory(settings.node_memory_bytes);
+  coll::PlanRequest request;
+  request.algorithm = chosen.algorithm;
+  request.ports = chosen.ports;
+  request.leaders = chosen.leaders;
+  for (int i = 0; i < map.ranks(); ++i) {
+    request.bytes.push_back(bytes_per_rank);
+    request.receive_offsets.push_back(static_cast<std::uint64_t>(i) * bytes_per_rank);
+  }
+  const coll::CallPlan plan(request, roster,
+                            {geometry.large_slot_bytes, coll::kZeroCopyThresholdBytes});
+  Explanation explanation;
+  explanation.choice = {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
+  explanation.rounds = plan.first().rounds;
+  explanation.slot_bytes = plan.slot_bytes();
+  explanation.slices = plan.slices();
+  explanation.zero_copy = plan.zero_copy();
+  std::uint64_t round_bytes = 0;
+  int round = -1;
+  for (const schedule::Step& step : plan.first().steps) {
+    explanation.steps.push_back(describe_step(step));
+    if (step.kind != schedule::StepKind::Put || map.node_of[static_cast<std::size_t>(step.peer)] ==
+                                                    map.node_of[static_cast<std::size_t>(rank)]) {
+      continue;
+    }
+    if (step.round != round) explanation.cost_us += startup_us;
+    round = step.round;
+    round_bytes += step.bytes;
+  }
+  // Hockney: a start-up per round, and the bytes that this rank sends over all its rails together.
+  explanation.bytes_sent = round_bytes * plan.slices();
+  explanation.cost_us = (explanation.cost_us * static_cast<double>(plan.slices())) +
+                        static_cast<double>(explanation.bytes_sent) / rate_bytes_per_us;
+  return explanation;
+}
+
+struct PutPair::State {
+  World& world;
+  int peer;
+  EntryGuard guard;
+  std::vector<std::byte> memory;
+  std::uint64_t offset;
+  std::vector<std::uint64_t> open;
+  std::vector<transport::RailPair> pairs;
+
+  /// My rail of the pair that this rail of the lower rank has, or -1 while it has none.
+  int my_rail(int rail_of_lower) const {
+    const transport::Fabric& fabric = *world.fabric();
+    if (world.team().rank < peer) {
+      return fabric.partner(peer, rail_of_lower) < 0 ? -1 : rail_of_lower;
+    }
+    for (int rail = 0; rail < fabric.rail_count(); ++rail) {
+      if (fabric.partner(peer, rail) == rail_of_lower) return rail;
+    }
+    return -1;
+  }
+
+  State(World& of, int with, std::uint64_t bytes)
+      : world(of),
+        peer(with),
+        guard(of.gate()),
+        memory(bytes, std::byte{0x5A}),
+        offset(of.team().slot_offset(of.team().node_of(with), of.geometry().small_slots)) {
+    world.fabric()->register_source(memory);
+  }
+  ~State() { world.fabric()->unregister_source(memory); }
+
+  template <class Ready>
+  void wait(const Ready& ready) {
+    const auto deadline = base::Deadline::after(std::chrono::seconds(60));
+    while (!ready()) {
+      transport::Fabric& fabric = *world.fabric();
+      if (!fabric.progress() && ++idle > 100) {
+        idle = 0;
+        ::sched_yield();
+        if (fabric.failure()) throw Error(Code::Network, fabric.failure()->text, peer);
+        if (deadline.passed()) {
+          base::fail_with_peer(Code::Timeout, peer, "no answer of rank {} within 60 s", peer);
+        }
+      }
+    }
+  }
+  int idle = 0;
+};
+
+PutPair::PutPair(Communicator& communicator, int peer, std::uint64_t bytes) {
+  World& world = communicator.internals();
+  if (world.fabric() == nullptr || world.team().node_of(peer) == world.team().node) {
+    base::fail(Code::InvalidArgument,
+               "put is measured between nodes; start with at least two, such as "
+               "allrail-run -n 2 --nodes 2");
+  }
+  const std::uint64_t room =
+      world.geometry().large_slot_bytes * static_cast<std::uint64_t>(world.geometry().large_slots);
+  if (bytes > room) {
+    base::fail(Code::InvalidArgument,
+               "a put of {} bytes does not fit into the {} bytes of slots; "
+               "raise ALLRAIL_NODE_MEMORY",
+               bytes, room);
+  }
+  state_ = std::make_unique<State>(world, peer, bytes);
+  const transport::PeerRails rails = world.rails_of(peer);
+  state_->pairs = transport::PairProbe(rails.pairs).assigned();
+  world.fabric()->connect(peer, rails);
+  state_->wait([&] { return world.fabric()->connected(peer); });
+}
+
+PutPair::~PutPair() = default;
+
+std::vector<int> PutPair::rails() const {
+  std::vector<int> rails;
+  for (const transport::RailPair& pair : state_->pairs) rails.push_back(pair.lower);
+  std::ranges::sort(rails);
+  return rails;
+}
+
+void PutPair::put(std::uint64_t bytes, int rail) {
+  transport::Fabric& fabric = *state_->world.fabric();
+  if (rail >= 0) state_->wait([&] { return state_->my_rail(rail) >= 0; });
+  state_->wait([&] { return fabric.can_put(state_->peer); });
+  transport::Put put;
+  put.peer = state_->peer;
+  put.from = state_->memory.data();
+  put.bytes = bytes;
+  put.offset = state_->offset;
+  put.only_rail = rail < 0 ? -1 : state_->my_rail(rail);
+  state_->open.push_back(fabric.put(put));
+}
+
+void PutPair::await(std::uint64_t bytes) {
+  transport::Fabric& fabric = *state_->world.fabric();
+  const std::uint64_t number = fabric.expect(state_->peer, bytes);
+  state_->wait([&] { return fabric.arrived(state_->peer, number); });
+  fabric.consume(state_->peer, number);
+}
+
+void PutPair::flush() {
+  transport::Fabric& fabric = *state_->world.fabric();
+  for (const std::uint64_t number : state_->open) {
+    state_->wait([&] { return fabric.completed(state_->peer, number); });
+  }
+  state_->open.clear();
+  fabric.flush_acknowledgements();
+}
+
+}  // namespace allrail::diagnostics

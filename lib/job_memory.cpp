@@ -1,0 +1,130 @@
+#include "lib/job_memory.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "lib/base/error.hpp"
+#include "lib/base/parse.hpp"
+
+namespace allrail {
+namespace {
+
+// Of what is free in /dev/shm, how much the nodes of a host may take together.
+constexpr std::uint64_t kShareOfSharedMemory = 2;
+constexpr std::uint64_t kShareForSegment = 2;
+constexpr std::uint64_t kShareForUser = 4;
+constexpr int kLockCapability = 14;  // CAP_IPC_LOCK
+
+/// The smallest share that any host can give to each of its nodes.
+std::uint64_t shared_memory_limit(std::span<const Card> cards, const coll::Roster& roster) {
+  std::map<std::string, std::set<int>> nodes_on;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    nodes_on[cards[rank].host].insert(roster.node_of(static_cast<int>(rank)));
+  }
+  std::uint64_t bytes = UINT64_MAX;
+  for (const Card& card : cards) {
+    const std::uint64_t share =
+        card.shared_memory_bytes / kShareOfSharedMemory / nodes_on[card.host].size();
+    bytes = std::min(bytes, std::max(share, kLeastNodeMemoryBytes));
+  }
+  return bytes;
+}
+
+std::uint64_t rails_of(const Card& card) {
+  return std::max<std::uint64_t>(1, card.rail_ends.size());
+}
+
+/// The rank with the least to lock per rail.
+std::size_t tightest(std::span<const Card> cards) {
+  std::size_t found = 0;
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    const bool less = cards[rank].lockable_bytes / rails_of(cards[rank]) <
+                      cards[found].lockable_bytes / rails_of(cards[found]);
+    if (less) found = rank;
+  }
+  return found;
+}
+
+/// Whether this process has the capability outside of any user namespace, where the kernel asks.
+bool may_lock_anything() {
+  std::ifstream map("/proc/self/uid_map");
+  std::uint64_t first = 1;
+  std::uint64_t outside = 1;
+  std::uint64_t count = 0;
+  map >> first >> outside >> count;
+  if (first != 0 || outside != 0 || count != UINT32_MAX) return false;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("CapEff:")) continue;
+    const std::uint64_t capabilities = std::strtoull(line.c_str() + 7, nullptr, 16);
+    return (capabilities >> kLockCapability & 1U) != 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
+                        std::uint64_t wanted_bytes) {
+  JobMemory memory;
+  memory.node_bytes = std::min(wanted_bytes, shared_memory_limit(cards, roster));
+  const std::size_t rank = tightest(cards);
+  const Card& card = cards[rank];
+  if (card.lockable_bytes == UINT64_MAX) return memory;
+
+  const std::uint64_t rails = rails_of(card);
+  const std::uint64_t for_segment = card.lockable_bytes / kShareForSegment / rails;
+  if (for_segment < kLeastNodeMemoryBytes) {
+    base::fail_with_peer(
+        Code::ResourceLimit, static_cast<int>(rank),
+        "rank {} may lock {} bytes of memory, and its {} RDMA rails need at least {}; raise the "
+        "limit of locked memory there (ulimit -l, or LimitMEMLOCK of the service that starts "
+        "ranks), use fewer rails (ALLRAIL_RAILS), or ALLRAIL_RAILS=tcp",
+        rank, card.lockable_bytes, rails, kShareForSegment * kLeastNodeMemoryBytes * rails);
+  }
+  memory.segment_is_cut = for_segment < memory.node_bytes;
+  memory.node_bytes = std::min(memory.node_bytes, for_segment);
+  memory.user_bytes = card.lockable_bytes / kShareForUser / rails;
+  memory.limiting_rank = static_cast<int>(rank);
+  memory.lockable_bytes = card.lockable_bytes;
+  memory.rails = static_cast<int>(rails);
+  return memory;
+}
+
+std::string segment_warning(const JobMemory& memory, std::uint64_t wanted_bytes) {
+  const auto rails = static_cast<std::uint64_t>(memory.rails);
+  return fmt::format(
+      "rank {} may lock {} of memory (ulimit -l), so every node has {} of memory for calls instead "
+      "of {}; allow {} for the {} rails there",
+      memory.limiting_rank, base::format_bytes(memory.lockable_bytes),
+      base::format_bytes(memory.node_bytes), base::format_bytes(wanted_bytes),
+      base::format_bytes(kShareForSegment * wanted_bytes * rails), rails);
+}
+
+std::string user_warning(const JobMemory& memory, std::uint64_t wanted_bytes) {
+  const auto rails = static_cast<std::uint64_t>(memory.rails);
+  return fmt::format(
+      "a call wants to register {} of user memory on each rail, rank {} may lock {} in all "
+      "(ulimit -l): calls that register more than {} are copied through the memory of the node; "
+      "allow {} for such calls",
+      base::format_bytes(wanted_bytes), memory.limiting_rank,
+      base::format_bytes(memory.lockable_bytes), base::format_bytes(memory.user_bytes),
+      base::format_bytes(kShareForUser * wanted_bytes * rails));
+}
+
+std::uint64_t lockable_memory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return UINT64_MAX;
+  }
+  return may_lock_anything() ? UINT64_MAX : limit.rlim_cur;
+}
+
+}  // namespace allrail

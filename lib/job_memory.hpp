@@ -1,0 +1,41 @@
+// How much memory the nodes of a job give to their segments, and how much of the user's memory a
+// call may register with the rails: decided from all cards, so the same on all ranks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "coll/roster.hpp"
+#include "lib/card.hpp"
+
+namespace allrail {
+
+/// No node segment is smaller.
+inline constexpr std::uint64_t kLeastNodeMemoryBytes = 1 << 20;
+
+struct JobMemory {
+  std::uint64_t node_bytes = 0;           // of every node segment
+  std::uint64_t user_bytes = UINT64_MAX;  // that one call may register; above it copies
+  // Whose limit on locked memory says so; -1: no limit does.
+  int limiting_rank = -1;
+  bool segment_is_cut = false;
+  std::uint64_t lockable_bytes = UINT64_MAX;
+  int rails = 0;
+};
+
+/// Of the memory that a rank may lock, its rails share a half for the node segment, which each of
+/// them registers, and a quarter for the user's buffers; the rest is for their links.
+/// @throws Error{ResourceLimit} naming the rank whose limit does not allow the smallest segment.
+JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
+                        std::uint64_t wanted_bytes);
+
+/// What the user is told, once per job, when the limit on locked memory cuts the node segments
+/// down, or a call's buffers are copied because of it. With the limit and the bytes wanted.
+std::string segment_warning(const JobMemory& memory, std::uint64_t wanted_bytes);
+std::string user_warning(const JobMemory& memory, std::uint64_t wanted_bytes);
+
+/// What this process may lock (RLIMIT_MEMLOCK), UINT64_MAX where there is no limit.
+std::uint64_t lockable_memory();
+
+}  // namespace allrail

@@ -1,0 +1,44 @@
+#include "lib/select.hpp"
+
+#include <algorithm>
+
+namespace allrail {
+
+namespace {
+
+coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64_t bytes_per_rank) {
+  coll::SelectionFacts facts;
+  facts.bytes_per_rank = bytes_per_rank;
+  facts.ranks = roster.ranks();
+  facts.nodes = roster.nodes();
+  facts.smallest_node = roster.smallest_node();
+  facts.largest_node = roster.largest_node();
+  facts.rails = std::max(1, rails);
+  return facts;
+}
+
+}  // namespace
+
+coll::Selection select_for_barrier(const coll::Roster& roster, int rails) {
+  return coll::select_allgather(facts_of(roster, rails, 0));
+}
+
+coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
+                           std::uint64_t bytes_per_rank, const CallOptions& call) {
+  const coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank);
+  coll::Selection selection = coll::select_allgather(facts);
+  const auto setting = settings.algorithms.find("allgather");
+  if (!call.algorithm.empty()) {
+    selection = {call.algorithm, facts.rails, 1, "named by the call"};
+  } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
+    selection = {setting->second, facts.rails, 1, "named by ALLRAIL_ALGORITHM_ALLGATHER"};
+  }
+  if (settings.ports > 0) selection.ports = settings.ports;
+  if (call.ports > 0) selection.ports = call.ports;
+  if (settings.leaders > 0) selection.leaders = settings.leaders;
+  if (call.leaders > 0) selection.leaders = call.leaders;
+  selection.leaders = std::clamp(selection.leaders, 1, facts.smallest_node);
+  return selection;
+}
+
+}  // namespace allrail

@@ -1,0 +1,20 @@
+// From settings and call options to the algorithm of a call.
+#pragma once
+
+#include <cstdint>
+
+#include "coll/roster.hpp"
+#include "coll/selection.hpp"
+#include "include/allrail/communicator.hpp"
+
+namespace allrail {
+
+/// What the call names goes first, then the settings, then the table of measured choices. `rails`
+/// is the number of rails of a rank. The same on all ranks of a job.
+coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
+                           std::uint64_t bytes_per_rank, const CallOptions& call);
+
+/// The table's choice for no bytes, whatever settings say of allgathers.
+coll::Selection select_for_barrier(const coll::Roster& roster, int rails);
+
+}  // namespace allrail

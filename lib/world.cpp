@@ -1,0 +1,237 @@
+#include "lib/world.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <numeric>
+
+#include "coll/allgather/allgather.hpp"
+#include "lib/base/error.hpp"
+#include "lib/base/log.hpp"
+#include "lib/select.hpp"
+
+namespace allrail {
+namespace {
+
+void check_range(const char* name, int value) {
+  constexpr int kMost = 64;
+  if (value < 0 || value > kMost) {
+    base::fail(Code::InvalidArgument, "{} is {}; allowed are 1 to {}, and 0 for a chosen number",
+               name, value, kMost);
+  }
+}
+
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const std::less<> before;
+  return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) &&
+         before(b.data(), a.data() + a.size());
+}
+
+}  // namespace
+
+coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& options) const {
+  return select_for(roster_, rail_count(), options_, bytes_per_rank, options);
+}
+
+std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
+                                                 const CallOptions& options) const {
+  coll::PlanRequest request;
+  request.operation = key.operation;
+  request.displaced = !key.displacements.empty();
+  const auto ranks = static_cast<std::size_t>(roster_.ranks());
+  std::uint64_t offset = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::uint64_t bytes =
+        key.counts.empty() ? key.bytes : key.counts[rank] * key.element_bytes;
+    request.bytes.push_back(bytes);
+    request.receive_offsets.push_back(
+        request.displaced ? key.displacements[rank] * key.element_bytes : offset);
+    offset += bytes;
+  }
+  if (key.operation == coll::Operation::Barrier) {
+    // An allgather of nothing, whatever the settings ask of allgathers with bytes.
+    request.algorithm = select_for_barrier(roster_, rail_count()).algorithm;
+  } else {
+    check_range("ports", options.ports);
+    check_range("leaders", options.leaders);
+    const auto selection = select(*std::ranges::max_element(request.bytes), options);
+    request.algorithm = selection.algorithm;
+    request.ports = selection.ports;
+    request.leaders = selection.leaders;
+  }
+  return std::make_unique<coll::CallPlan>(
+      request, roster_,
+      coll::PlanLimits{geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes,
+                       memory_.user_bytes});
+}
+
+const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
+  if (const coll::CallPlan* known = plans_.find(key)) return *known;
+  std::unique_ptr<coll::CallPlan> plan;
+  try {
+    plan = make_plan(key, options);
+    if (plan->copies_because_of_limit() && team_.rank == 0 && !warned_of_copying_) {
+      warned_of_copying_ = true;
+      base::log_warning("{}", user_warning(memory_, plan->registered_bytes()));
+    }
+    engine_->connect(*plan);
+  } catch (const Error& error) {
+    if (error.code() == Code::InvalidArgument) reject(error.what());
+    engine_->die(error.code(), error.peer(), error.what());
+  }
+  return plans_.keep(key, std::move(plan));
+}
+
+void World::reject(const std::string& text) {
+  // The others may already be in this call: they are told, so that they do not hang.
+  if (roster_.ranks() > 1) {
+    segment_.set_abort(static_cast<int>(Code::Aborted), team_.rank,
+                       fmt::format("rank {} called with wrong arguments: {}", team_.rank, text));
+    abort_set();
+  }
+  throw Error(Code::InvalidArgument, text);
+}
+
+void World::run(const coll::CallPlan& plan, const coll::Buffers& buffers,
+                const CallOptions& options) {
+  const auto timeout = options.timeout.count() > 0 ? options.timeout : options_.timeout;
+  engine_->run(plan, buffers,
+               timeout.count() > 0 ? base::Deadline::after(timeout) : base::Deadline::never());
+}
+
+void World::barrier() {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  static const std::string no_name;
+  PlanKey key;
+  key.operation = coll::Operation::Barrier;
+  key.algorithm = &no_name;
+  run(plan_for(key, {}), {}, {});
+}
+
+void World::check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
+                            std::uint64_t expected_bytes, std::uint64_t my_offset) {
+  if (receive.size() != expected_bytes) {
+    reject(fmt::format("the receive buffer has {} bytes, the blocks of all ranks together have {}",
+                       receive.size(), expected_bytes));
+  }
+  if ((send.data() == nullptr && !send.empty()) ||
+      (receive.data() == nullptr && !receive.empty())) {
+    reject("a buffer is null and its size is not zero");
+  }
+  const bool in_place = send.data() == receive.data() + my_offset;
+  if (!in_place && overlap(send, receive)) {
+    reject("the send buffer overlaps the receive buffer and is not this rank's block of it");
+  }
+}
+
+void World::allgather(std::span<const std::byte> send, std::span<std::byte> receive,
+                      const CallOptions& options) {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  const auto ranks = static_cast<std::uint64_t>(roster_.ranks());
+  check_allgather(send, receive, ranks * send.size(),
+                  static_cast<std::uint64_t>(team_.rank) * send.size());
+  PlanKey key;
+  key.operation = coll::Operation::Allgather;
+  key.bytes = send.size();
+  key.algorithm = &options.algorithm;
+  key.ports = options.ports;
+  key.leaders = options.leaders;
+  run(plan_for(key, options), {send.data(), receive.data(), receive.size()}, options);
+}
+
+void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,
+                       std::span<const std::size_t> counts,
+                       std::span<const std::size_t> displacements, std::size_t element_bytes,
+                       const CallOptions& options) {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  if (static_cast<int>(counts.size()) != roster_.ranks()) {
+    reject(fmt::format("{} counts were given for {} ranks", counts.size(), roster_.ranks()));
+  }
+  std::uint64_t total = 0;
+  std::uint64_t my_offset = 0;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> blocks;  // begin and end, for overlaps
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    std::uint64_t bytes = 0;
+    std::uint64_t begin = total;
+    std::uint64_t end = 0;
+    if (__builtin_mul_overflow(counts[rank], element_bytes, &bytes) ||
+        (!displacements.empty() &&
+         __builtin_mul_overflow(displacements[rank], element_bytes, &begin)) ||
+        __builtin_add_overflow(begin, bytes, &end)) {
+      reject(fmt::format("the block of rank {} does not fit into memory", rank));
+    }
+    if (end > receive.size()) {
+      reject(fmt::format("the block of rank {} ends at byte {}, the receive buffer has {} bytes",
+                         rank, end, receive.size()));
+    }
+    if (static_cast<int>(rank) == team_.rank) my_offset = begin;
+    total += bytes;
+    if (!displacements.empty() && bytes > 0) blocks.emplace_back(begin, end);
+  }
+  const std::uint64_t mine = counts[static_cast<std::size_t>(team_.rank)] * element_bytes;
+  if (send.size() != mine) {
+    reject(fmt::format("the send buffer has {} bytes, counts[{}] says {}", send.size(), team_.rank,
+                       mine));
+  }
+  std::ranges::sort(blocks);
+  for (std::size_t i = 1; i < blocks.size(); ++i) {
+    if (blocks[i].first < blocks[i - 1].second) reject("blocks of the receive buffer overlap");
+  }
+  check_allgather(send, receive, displacements.empty() ? total : receive.size(), my_offset);
+  PlanKey key;
+  key.operation = coll::Operation::Allgatherv;
+  key.counts = counts;
+  key.displacements = displacements;
+  key.element_bytes = element_bytes;
+  key.algorithm = &options.algorithm;
+  key.ports = options.ports;
+  key.leaders = options.leaders;
+  run(plan_for(key, options), {send.data(), receive.data(), receive.size()}, options);
+}
+
+std::vector<RailStatistics> World::rail_statistics() {
+  const EntryGuard guard(gate_);
+  return read_counters();
+}
+
+std::vector<RailStatistics> World::read_counters() const {
+  std::vector<RailStatistics> all;
+  if (!fabric_) return all;
+  for (const transport::RailCounters& rail : fabric_->counters()) {
+    RailStatistics one;
+    one.name = rail.name;
+    one.bytes_sent = rail.bytes_sent;
+    one.bytes_received = rail.bytes_received;
+    one.chunks_sent = rail.chunks_sent;
+    one.chunks_received = rail.chunks_received;
+    one.replays = rail.replays;
+    one.fences = rail.fences;
+    one.duplicates = rail.duplicates;
+    one.reconnects = rail.reconnects;
+    one.window_bytes = rail.window_bytes;
+    one.rate_bytes_per_second = rail.rate_bytes_per_second;
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+void World::print_summary() {
+  if (options_.log.find("summary") == std::string::npos) return;
+  std::string line = fmt::format("allrail rank {} summary:", team_.rank);
+  for (const RailStatistics& rail : read_counters()) {
+    line += fmt::format(
+        " {} sent {} bytes in {} chunks, received {} in {}, replays {}, fences {}, duplicates {}, "
+        "reconnects {}, window {};",
+        rail.name, rail.bytes_sent, rail.chunks_sent, rail.bytes_received, rail.chunks_received,
+        rail.replays, rail.fences, rail.duplicates, rail.reconnects, rail.window_bytes);
+  }
+  if (!fabric_) line += " one node, no rails;";
+  line.back() = '\n';
+  std::cerr << line << std::flush;
+}
+
+}  // namespace allrail

@@ -1,0 +1,112 @@
+// Everything behind a Communicator: start-up joins the layers here, and each call passes through.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coll/engine.hpp"
+#include "coll/selection.hpp"
+#include "coll/team.hpp"
+#include "include/allrail/communicator.hpp"
+#include "launcher/bootstrap.hpp"
+#include "lib/card.hpp"
+#include "lib/entry_gate.hpp"
+#include "lib/helper_thread.hpp"
+#include "lib/job_memory.hpp"
+#include "lib/node_control.hpp"
+#include "lib/plan_cache.hpp"
+#include "lib/rail_directory.hpp"
+#include "lib/rails.hpp"
+#include "shm/liveness.hpp"
+#include "shm/segment.hpp"
+#include "transport/control/control_plane.hpp"
+#include "transport/fabric.hpp"
+
+namespace allrail {
+
+class World final : public coll::TeamEvents {
+ public:
+  explicit World(const Options& options);
+  ~World() override;
+
+  const coll::Team& team() const { return team_; }
+  const coll::Roster& roster() const { return roster_; }
+  const Options& options() const { return options_; }
+  const RailDirectory& directory() const { return directory_; }
+  /// What the fabric needs to connect to this rank.
+  transport::PeerRails rails_of(int peer) override;
+  const shm::SegmentLayout& segment_layout() const { return segment_.layout(); }
+  transport::Fabric* fabric() { return fabric_.get(); }
+  EntryGate& gate() { return gate_; }
+  const coll::SlotGeometry& geometry() const { return geometry_; }
+  /// Rails that every rank of the job has: schedules depend on it.
+  int rail_count() const { return fabric_ ? job_rails_ : 0; }
+
+  void barrier();
+  void allgather(std::span<const std::byte> send, std::span<std::byte> receive,
+                 const CallOptions& options);
+  void allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,
+                  std::span<const std::size_t> counts, std::span<const std::size_t> displacements,
+                  std::size_t element_bytes, const CallOptions& options);
+  std::vector<RailStatistics> rail_statistics();
+
+  /// What a call of this size would do; for allrail-info.
+  coll::Selection select(std::uint64_t bytes_per_rank, const CallOptions& options) const;
+
+ private:
+  void make_rails();
+  std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index);
+  std::unique_ptr<transport::Rail> make_verbs_rail(const RailChoice& choice, int index,
+                                                   const RailChoices& choices);
+  // The cards are there for the start only; what stays of them is in the roster and, once per node,
+  // in the directory.
+  std::vector<Card> exchange_cards();
+  void adopt_nodes(const std::vector<Card>& cards);
+  void make_segment(const std::vector<Card>& cards);
+  void await_attached();
+  void start_fabric();
+  void start_engine(const std::vector<Card>& cards);
+  void start_control_plane(const std::vector<Card>& cards);
+  void abort_set() override;
+
+  const coll::CallPlan& plan_for(const PlanKey& key, const CallOptions& options);
+  std::unique_ptr<coll::CallPlan> make_plan(const PlanKey& key, const CallOptions& options) const;
+  void run(const coll::CallPlan& plan, const coll::Buffers& buffers, const CallOptions& options);
+  [[noreturn]] void reject(const std::string& text);
+  void check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
+                       std::uint64_t expected_bytes, std::uint64_t my_offset);
+  void print_summary();
+  std::vector<RailStatistics> read_counters() const;
+
+  Options options_;
+  launcher::Bootstrap bootstrap_;
+  std::vector<std::unique_ptr<transport::Rail>> rails_made_;  // until the fabric takes them
+  transport::ControlOptions control_options_;
+  std::unique_ptr<transport::ControlListener> control_listener_;  // until the control plane has it
+  std::vector<transport::RailEnd> rail_ends_;                     // of the rails made
+  std::vector<transport::WantedPair> wanted_pairs_;
+  int job_rails_ = 0;
+  coll::Roster roster_;
+  std::vector<shm::SegmentLayout> layouts_;  // by node size
+  coll::SlotGeometry geometry_;
+  JobMemory memory_;
+  bool verbs_rails_ = false;
+  bool warned_of_copying_ = false;
+  shm::NodeSegment segment_;
+  RailDirectory directory_;
+  shm::PeerWatch watch_;
+  std::unique_ptr<transport::Fabric> fabric_;
+  coll::Team team_;
+  std::unique_ptr<coll::Engine> engine_;
+  PlanCache plans_;
+  std::unique_ptr<NodeControl> node_control_;
+  std::unique_ptr<transport::ControlPlane> control_;  // on the first rank of each node
+  EntryGate gate_;
+  HelperThread helper_;
+};
+
+}  // namespace allrail
