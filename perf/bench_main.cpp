@@ -1,0 +1,65 @@
+// allrail-bench: measures one collective, or puts between one pair of ranks.
+
+#include <algorithm>
+#include <iostream>
+
+#include <allrail/allrail.hpp>
+#include <fmt/core.h>
+
+#include "lib/diagnostics.hpp"
+#include "perf/bench_allgather.hpp"
+#include "perf/bench_options.hpp"
+#include "perf/bench_put.hpp"
+#include "perf/report.hpp"
+
+namespace allrail::perf {
+namespace {
+
+void list_algorithms() {
+  for (const auto& algorithm : diagnostics::allgather_algorithms()) {
+    fmt::print("allgather  {:<24} {:<6} {}\n", algorithm.name,
+               algorithm.over_nodes ? "nodes" : "ranks", algorithm.description);
+  }
+}
+
+int run(const BenchOptions& options, const std::string& command) {
+  Communicator communicator = Communicator::world();
+  const auto job = diagnostics::describe_job(communicator);
+  Context context;
+  context.ranks = job.ranks;
+  context.nodes = job.nodes;
+  context.rails = job.nodes > 1 ? job.rails : 0;
+  context.command = command;
+  context.mode = options.mode;
+  if (options.what == "put") {
+    bench_put(communicator, options);
+    return 0;
+  }
+  const std::vector<Row> rows = bench_allgather(communicator, options, context);
+  if (communicator.rank() == 0 && !options.json_file.empty()) {
+    write_json(options.json_file, context, rows, communicator.rail_statistics());
+  }
+  const auto wrong = [](const Row& row) { return row.wrong_bytes != 0; };
+  return std::ranges::any_of(rows, wrong) ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace allrail::perf
+
+int main(int argc, char** argv) {
+  try {
+    allrail::perf::BenchOptions options;
+    const int code = allrail::perf::parse_command_line(argc, argv, options);
+    if (code >= 0) return code;
+    if (options.list) {
+      allrail::perf::list_algorithms();
+      return 0;
+    }
+    std::string command;
+    for (int i = 0; i < argc; ++i) command += (i > 0 ? " " : "") + std::string(argv[i]);
+    return allrail::perf::run(options, command);
+  } catch (const std::exception& error) {
+    std::cerr << "allrail-bench: " << error.what() << '\n';
+    return 1;
+  }
+}

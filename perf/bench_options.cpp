@@ -1,0 +1,103 @@
+#include "perf/bench_options.hpp"
+
+#include <cstdlib>
+
+#include <CLI/CLI.hpp>
+
+#include "lib/base/error.hpp"
+#include "lib/base/parse.hpp"
+#include "lib/diagnostics.hpp"
+
+namespace allrail::perf {
+namespace {
+
+std::uint64_t size_of(const std::string& text) {
+  const auto bytes = base::parse_bytes(text);
+  if (!bytes) {
+    base::fail(Code::InvalidArgument, "'{}' is no size; use bytes with K, M or G, such as 64K",
+               text);
+  }
+  return *bytes;
+}
+
+std::vector<std::string> algorithms_named(const std::string& text) {
+  if (text != "all") return base::split(text, ',');
+  std::vector<std::string> names;
+  for (const auto& algorithm : diagnostics::allgather_algorithms()) names.push_back(algorithm.name);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> parse_sizes(const std::string& text, std::uint64_t factor) {
+  std::vector<std::uint64_t> sizes;
+  const auto colon = text.find(':');
+  if (colon == std::string::npos) {
+    for (const std::string& part : base::split(text, ',')) sizes.push_back(size_of(part));
+    return sizes;
+  }
+  const std::uint64_t last = size_of(text.substr(colon + 1));
+  std::uint64_t size = size_of(text.substr(0, colon));
+  if (factor < 2 || size > last) {
+    base::fail(Code::InvalidArgument, "--sizes {} with --factor {} names no sizes", text, factor);
+  }
+  if (size == 0) {
+    sizes.push_back(0);
+    size = 1;
+  }
+  for (; size < last; size *= factor) sizes.push_back(size);
+  sizes.push_back(last);
+  return sizes;
+}
+
+int parse_command_line(int argc, char** argv, BenchOptions& options) {
+  CLI::App app{"Measures the collectives of Allrail, and checks every byte they move.",
+               "allrail-bench"};
+  std::string sizes = "8:1M";
+  std::uint64_t factor = 8;
+  std::string algorithms = "auto";
+  std::string mode = "isolated";
+  bool no_check = false;
+  app.add_option("what", options.what, "allgather, or put (one pair: latency and bandwidth)")
+      ->check(CLI::IsMember({"allgather", "put"}));
+  app.add_option("--sizes", sizes, "bytes per rank: 8:1M, or a list 8,64K,1M")
+      ->capture_default_str();
+  app.add_option("--factor", factor, "from one size of a range to the next")->capture_default_str();
+  app.add_option("--iterations", options.iterations, "timed calls per size (default: by time)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--warmup", options.warmup, "calls before them")->check(CLI::NonNegativeNumber);
+  app.add_option("--algorithm", algorithms, "auto, all, or names with commas; see --list")
+      ->capture_default_str();
+  app.add_option("--ports", options.ports, "peers that a step sends to at once (default: chosen)")
+      ->check(CLI::Range(0, 64));
+  app.add_option("--leaders", options.leaders, "ranks per node that talk over rails")
+      ->check(CLI::Range(0, 64));
+  app.add_flag("--in-place", options.in_place, "send from this rank's block of the result");
+  app.add_option("--mode", mode, "isolated: a barrier before each call; streaming: back to back")
+      ->check(CLI::IsMember({"isolated", "streaming"}))
+      ->capture_default_str();
+  app.add_flag("--no-check", no_check, "do not verify what was received");
+  app.add_option("--json", options.json_file, "write the results to this file too");
+  app.add_option("--rail-rates", options.rail_rates_mbit,
+                 "Mbit/s of each rail of a node, only to print the share of the limit")
+      ->delimiter(',');
+  app.add_option("--peer", options.peer,
+                 "put: the other rank (default: the first of another node)");
+  app.add_flag("--list", options.list, "print the algorithms and end");
+  try {
+    app.parse(argc, argv);
+    options.sizes = parse_sizes(sizes, factor);
+    options.algorithms = algorithms_named(algorithms);
+  } catch (const CLI::ParseError& error) {
+    // Every rank parses the same line: only one of them says what is wrong with it.
+    const char* rank = std::getenv("PMIX_RANK");
+    const bool speaks = rank == nullptr || std::string(rank) == "0";
+    const int code = speaks ? app.exit(error) : error.get_exit_code();
+    return code;
+  }
+  options.mode = mode == "isolated" ? Mode::Isolated : Mode::Streaming;
+  options.check = !no_check;
+  return -1;
+}
+
+}  // namespace allrail::perf

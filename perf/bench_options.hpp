@@ -1,0 +1,36 @@
+// The command line of allrail-bench.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace allrail::perf {
+
+enum class Mode { Isolated, Streaming };
+
+struct BenchOptions {
+  std::string what = "allgather";    // a collective, or "put"
+  std::vector<std::uint64_t> sizes;  // bytes per rank
+  int iterations = 0;                // 0: by size and time
+  int warmup = -1;                   // -1: by size
+  std::vector<std::string> algorithms = {"auto"};
+  int ports = 0;
+  int leaders = 0;
+  bool in_place = false;
+  Mode mode = Mode::Isolated;
+  bool check = true;
+  bool list = false;
+  std::string json_file;
+  std::vector<double> rail_rates_mbit;  // only for the limit that is printed
+  int peer = -1;                        // put: the rank at the other end
+};
+
+/// Parses the command line. Prints help or an error and ends the process where that is due: the
+/// exit code is returned then, and -1 otherwise.
+int parse_command_line(int argc, char** argv, BenchOptions& options);
+
+/// `8:1M` with a factor, or a list such as `8,64K,1M`. Throws Error{InvalidArgument}.
+std::vector<std::uint64_t> parse_sizes(const std::string& text, std::uint64_t factor);
+
+}  // namespace allrail::perf

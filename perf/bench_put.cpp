@@ -1,0 +1,115 @@
+#include "perf/bench_put.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include <fmt/core.h>
+
+#include "lib/base/clock.hpp"
+#include "lib/base/error.hpp"
+#include "lib/base/parse.hpp"
+#include "lib/diagnostics.hpp"
+
+namespace allrail::perf {
+namespace {
+
+constexpr int kInFlight = 16;  // puts queued at once when bandwidth is measured
+
+int other_rank(const Communicator& communicator, const BenchOptions& options) {
+  if (options.peer >= communicator.size() || options.peer == 0) {
+    base::fail(Code::InvalidArgument, "--peer {} is no other rank of this job of {}", options.peer,
+               communicator.size());
+  }
+  if (options.peer > 0) return options.peer;
+  const auto job = diagnostics::describe_job(communicator);
+  const auto found = std::ranges::find_if(job.node_of, [&](int node) { return node != 0; });
+  if (found == job.node_of.end()) {
+    base::fail(Code::InvalidArgument,
+               "put is measured between nodes; start with at least two, such as "
+               "allrail-run -n 2 --nodes 2");
+  }
+  return static_cast<int>(found - job.node_of.begin());
+}
+
+/// One row: puts of one size over one rail, or (-1) over all.
+struct PutRow {
+  diagnostics::PutPair& pair;
+  bool first;  // rank 0 of the pair
+  int rail;
+  std::uint64_t bytes;
+  int iterations;
+
+  /// Half a round trip in microseconds.
+  double latency_us(int rounds) {
+    const std::int64_t begin = base::now_ns();
+    for (int i = 0; i < rounds; ++i) {
+      if (first) pair.put(bytes, rail);
+      pair.await(bytes);
+      if (!first) pair.put(bytes, rail);
+    }
+    pair.flush();
+    return static_cast<double>(base::now_ns() - begin) * 1e-3 / (2.0 * rounds);
+  }
+
+  /// MB/s of what one rank sends; `sends` and `receives` say in which direction bytes go.
+  double bandwidth_MBps(bool sends, bool receives) {
+    const std::int64_t begin = base::now_ns();
+    for (int done = 0; done < iterations; done += kInFlight) {
+      const int now = std::min(kInFlight, iterations - done);
+      for (int i = 0; sends && i < now; ++i) pair.put(bytes, rail);
+      for (int i = 0; receives && i < now; ++i) pair.await(bytes);
+    }
+    if (sends) pair.flush();
+    // One small put back ends the measurement on both sides.
+    if (receives) pair.put(1, -1);
+    if (sends) pair.await(1);
+    pair.flush();
+    const double seconds = static_cast<double>(base::now_ns() - begin) * 1e-9;
+    return static_cast<double>(bytes) * iterations / seconds / 1e6;
+  }
+
+  void run(const std::string& rail_name) {
+    latency_us(std::min(iterations, 20));
+    const double latency = latency_us(iterations);
+    const double one_way = bandwidth_MBps(first, !first);
+    const double both_ways = bandwidth_MBps(true, true);
+    if (!first) return;
+    fmt::print("{:>9} {:<14} {:>12.2f} {:>14.1f} {:>14.1f}\n", base::format_bytes(bytes), rail_name,
+               latency, one_way, 2 * both_ways);
+    std::fflush(stdout);
+  }
+};
+
+}  // namespace
+
+void bench_put(Communicator& communicator, const BenchOptions& options) {
+  const int other = other_rank(communicator, options);
+  const bool first = communicator.rank() == 0;
+  const auto job = diagnostics::describe_job(communicator);
+  communicator.barrier();
+  if (first || communicator.rank() == other) {
+    const std::uint64_t largest = *std::ranges::max_element(options.sizes);
+    diagnostics::PutPair pair(communicator, first ? other : 0, std::max<std::uint64_t>(largest, 1));
+    if (first) {
+      fmt::print("# allrail-bench put: rank 0 and rank {}, {} rails\n", other, job.rails);
+      fmt::print("{:>9} {:<14} {:>12} {:>14} {:>14}\n", "bytes", "rail", "latency us",
+                 "one way MB/s", "both ways MB/s");
+    }
+    for (const std::uint64_t size : options.sizes) {
+      const std::uint64_t bytes = std::max<std::uint64_t>(size, 1);
+      const int iterations =
+          options.iterations > 0
+              ? options.iterations
+              : static_cast<int>(std::clamp<std::uint64_t>((64 << 20) / bytes, 32, 2000));
+      for (const int rail : pair.rails()) {
+        PutRow{pair, first, rail, bytes, iterations}.run(
+            job.rail_names[0][static_cast<std::size_t>(rail)]);
+      }
+      PutRow{pair, first, -1, bytes, iterations}.run("striped");
+    }
+  }
+  communicator.barrier();
+}
+
+}  // namespace allrail::perf

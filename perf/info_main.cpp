@@ -1,0 +1,160 @@
+// allrail-info: what Allrail sees on this host, what it is set to, and why it would choose what.
+
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <allrail/allrail.hpp>
+#include <fmt/core.h>
+
+#include "lib/base/error.hpp"
+#include "lib/base/parse.hpp"
+#include "lib/diagnostics.hpp"
+
+namespace allrail::perf {
+namespace {
+
+struct InfoOptions {
+  std::string collective;
+  std::string bytes;
+  int ranks = 0;
+  std::string nodes;
+  int rails = 2;
+  int rank = 0;
+  std::string algorithm;
+  int ports = 0;
+  int leaders = 0;
+  double startup_us = 20;
+  double rate_mbit = 1000;
+};
+
+void print_rails(const Options& options) {
+  fmt::print("Rails of this host\n");
+  bool any_verbs = false;
+  for (const auto& rail : diagnostics::rails_of_this_host(options)) {
+    const auto speed =
+        rail.speed_mbit > 0 ? fmt::format("{} Mbit/s", rail.speed_mbit) : "rate unknown";
+    any_verbs = any_verbs || rail.verbs;
+    fmt::print("  {:<14} {:<5} {:<24} {:<14} {}\n", rail.name, rail.verbs ? "verbs" : "tcp",
+               rail.address, speed, rail.state);
+  }
+  fmt::print("{}\n", any_verbs ? "" : "  this host has no RDMA ports\n");
+}
+
+void print_job(const Communicator& communicator) {
+  const auto job = diagnostics::describe_job(communicator);
+  fmt::print("Job: {} ranks on {} nodes\n", job.ranks, job.nodes);
+  for (int rank = 0; rank < job.ranks; ++rank) {
+    std::string rails;
+    for (const auto& name : job.rail_names[static_cast<std::size_t>(rank)]) rails += " " + name;
+    fmt::print("  rank {:<4} node {:<4} rails{}\n", rank,
+               job.node_of[static_cast<std::size_t>(rank)], rails.empty() ? " none" : rails);
+  }
+  fmt::print("Node memory: {} bytes: {} slots of {} for small calls, {} of {} for large ones\n\n",
+             job.segment_bytes, job.small_slots, base::format_bytes(job.small_slot_bytes),
+             job.large_slots, base::format_bytes(job.large_slot_bytes));
+}
+
+void print_settings(const Options& options) {
+  fmt::print("Settings\n");
+  for (const Setting& setting : describe_settings(options)) {
+    fmt::print("  {:<28} {:<12} ({}) {}; allowed: {}\n", setting.name,
+               setting.value.empty() ? "''" : setting.value, setting.origin, setting.meaning,
+               setting.allowed);
+  }
+  fmt::print("\n");
+}
+
+void print_algorithms() {
+  fmt::print("Algorithms of allgather\n");
+  for (const auto& algorithm : diagnostics::allgather_algorithms()) {
+    fmt::print("  {:<24} {:<11} {}\n", algorithm.name,
+               algorithm.over_nodes ? "over nodes" : "over ranks", algorithm.description);
+  }
+}
+
+void explain(const InfoOptions& info, const Options& options, const std::vector<int>& node_of) {
+  const auto bytes = base::parse_bytes(info.bytes);
+  if (!bytes) base::fail(Code::InvalidArgument, "'{}' is no size; use such as 64K", info.bytes);
+  if (info.rank < 0 || info.rank >= static_cast<int>(node_of.size())) {
+    base::fail(Code::InvalidArgument, "--rank {} is not one of {} ranks", info.rank,
+               node_of.size());
+  }
+  CallOptions call;
+  call.algorithm = info.algorithm;
+  call.ports = info.ports;
+  call.leaders = info.leaders;
+  const auto result = diagnostics::explain_allgather(node_of, info.rank, info.rails, *bytes, call,
+                                                     options, info.startup_us, info.rate_mbit / 8);
+  fmt::print("allgather of {} bytes per rank, {} ranks, {} rails\n", *bytes, node_of.size(),
+             info.rails);
+  fmt::print("choice: {} with {} ports and {} leaders per node: {}\n", result.choice.algorithm,
+             result.choice.ports, result.choice.leaders, result.choice.reason);
+  fmt::print("{} rounds, {} slices, {} bytes of slot memory, {}\n", result.rounds, result.slices,
+             result.slot_bytes,
+             result.zero_copy ? "straight between user buffers after ready tokens"
+                              : "through the node segment");
+  fmt::print(
+      "cost of rank {} by the Hockney model with {} us start-up and {} Mbit/s: sends {} bytes, "
+      "{:.1f} us\n",
+      info.rank, info.startup_us, info.rate_mbit, result.bytes_sent, result.cost_us);
+  fmt::print("schedule of rank {}{}\n", info.rank, result.slices > 1 ? " (first slice)" : "");
+  for (std::size_t i = 0; i < result.steps.size(); ++i) {
+    fmt::print("  {:>4}  {}\n", i, result.steps[i]);
+  }
+}
+
+void add_explain(CLI::App& app, InfoOptions& info) {
+  CLI::App* explain = app.add_subcommand("explain", "choice, reason, schedule and cost of a call");
+  explain->add_option("collective", info.collective)
+      ->required()
+      ->check(CLI::IsMember({"allgather"}));
+  explain->add_option("bytes", info.bytes, "bytes per rank, such as 64K")->required();
+  explain->add_option("--ranks", info.ranks, "of an imagined job (default: this job's)")
+      ->check(CLI::PositiveNumber);
+  explain->add_option("--nodes", info.nodes, "its nodes, as in ALLRAIL_NODES");
+  explain->add_option("--rails", info.rails, "its rails")->check(CLI::Range(1, 8));
+  explain->add_option("--rank", info.rank, "whose schedule to print");
+  explain->add_option("--algorithm", info.algorithm, "instead of the choice");
+  explain->add_option("--ports", info.ports)->check(CLI::Range(0, 64));
+  explain->add_option("--leaders", info.leaders)->check(CLI::Range(0, 64));
+  explain->add_option("--startup", info.startup_us, "microseconds per round, for the cost");
+  explain->add_option("--rate", info.rate_mbit, "Mbit/s of all rails together, for the cost");
+}
+
+int run(const InfoOptions& info, bool explains) {
+  const Options options = Options::from_environment();
+  if (explains && info.ranks > 0) {
+    explain(info, options, diagnostics::imagine_nodes(info.ranks, info.nodes));
+    return 0;
+  }
+  const Communicator communicator = Communicator::world(options);
+  if (communicator.rank() != 0) return 0;
+  if (explains) {
+    explain(info, options, diagnostics::describe_job(communicator).node_of);
+    return 0;
+  }
+  fmt::print("Allrail {}\n\n", ALLRAIL_VERSION);
+  print_rails(options);
+  print_job(communicator);
+  print_settings(options);
+  print_algorithms();
+  return 0;
+}
+
+}  // namespace
+}  // namespace allrail::perf
+
+int main(int argc, char** argv) {
+  CLI::App app{"Shows rails, nodes, settings and algorithms of Allrail.", "allrail-info"};
+  allrail::perf::InfoOptions info;
+  allrail::perf::add_explain(app, info);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return allrail::perf::run(info, app.got_subcommand("explain"));
+  } catch (const std::exception& error) {
+    std::cerr << "allrail-info: " << error.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,117 @@
+#include "perf/report.hpp"
+
+#include <chrono>
+#include <ctime>
+#include <fstream>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/base/error.hpp"
+#include "lib/base/parse.hpp"
+
+namespace allrail::perf {
+namespace {
+
+const char* mode_name(Mode mode) { return mode == Mode::Isolated ? "isolated" : "streaming"; }
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+nlohmann::json to_json(const Row& row, const Context& context) {
+  nlohmann::json limit;
+  if (row.rail_limit_percent >= 0) limit = row.rail_limit_percent;
+  nlohmann::json wrong;
+  if (row.checked) wrong = row.wrong_bytes;
+  return {{"collective", row.collective},
+          {"algorithm", row.algorithm},
+          {"ports", row.ports},
+          {"leaders", row.leaders},
+          {"ranks", context.ranks},
+          {"nodes", context.nodes},
+          {"rails", context.rails},
+          {"bytes_per_rank", row.bytes_per_rank},
+          {"bytes_total", row.bytes_total},
+          {"mode", mode_name(context.mode)},
+          {"iterations", row.iterations},
+          {"time_us",
+           {{"min", row.time_us.min},
+            {"avg", row.time_us.avg},
+            {"p50", row.time_us.p50},
+            {"p50_slowest_rank", row.time_us.p50_slowest_rank},
+            {"p99", row.time_us.p99},
+            {"max", row.time_us.max}}},
+          {"algbw_GBps", row.algbw_GBps},
+          {"busbw_GBps", row.busbw_GBps},
+          {"rail_limit_percent", limit},
+          {"wrong_bytes", wrong}};
+}
+
+}  // namespace
+
+void print_header(const Context& context, const BenchOptions& options) {
+  fmt::print("# allrail-bench {}: {} ranks on {} nodes, {} rails, {}, {}\n", options.what,
+             context.ranks, context.nodes, context.rails, mode_name(context.mode),
+             options.check ? "every byte checked" : "not checked");
+  fmt::print(
+      "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>6}\n",
+      "bytes", "total", "algorithm", "k", "l", "min us", "avg us", "p50 us", "p99 us", "max us",
+      "alg GB/s", "bus GB/s", "limit", "wrong");
+  std::fflush(stdout);
+}
+
+void print_row(const Row& row) {
+  const auto limit = row.rail_limit_percent < 0 ? std::string("-")
+                                                : fmt::format("{:.0f}%", row.rail_limit_percent);
+  const auto wrong = row.checked ? fmt::format("{}", row.wrong_bytes) : std::string("-");
+  const TimeStatistics& t = row.time_us;
+  fmt::print(
+      "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>8.3f} "
+      "{:>8.3f} {:>6} {:>6}\n",
+      base::format_bytes(row.bytes_per_rank), base::format_bytes(row.bytes_total), row.algorithm,
+      row.ports, row.leaders, t.min, t.avg, t.p50, t.p99, t.max, row.algbw_GBps, row.busbw_GBps,
+      limit, wrong);
+  std::fflush(stdout);
+}
+
+void write_json(const std::string& file, const Context& context, const std::vector<Row>& rows,
+                const std::vector<RailStatistics>& rails) {
+  nlohmann::json results = nlohmann::json::array();
+  for (const Row& row : rows) results.push_back(to_json(row, context));
+  nlohmann::json counters = nlohmann::json::array();
+  for (const RailStatistics& rail : rails) {
+    counters.push_back({{"name", rail.name},
+                        {"bytes_sent", rail.bytes_sent},
+                        {"bytes_received", rail.bytes_received},
+                        {"chunks_sent", rail.chunks_sent},
+                        {"chunks_received", rail.chunks_received},
+                        {"replays", rail.replays},
+                        {"fences", rail.fences},
+                        {"duplicates", rail.duplicates},
+                        {"reconnects", rail.reconnects},
+                        {"window_bytes", rail.window_bytes},
+                        {"rate_bytes_per_second", rail.rate_bytes_per_second}});
+  }
+  const nlohmann::json document = {{"context",
+                                    {{"program", "allrail-bench"},
+                                     {"version", ALLRAIL_VERSION},
+                                     {"date", utc_now()},
+                                     {"command", context.command},
+                                     {"ranks", context.ranks},
+                                     {"nodes", context.nodes},
+                                     {"rails", context.rails}}},
+                                   {"results", results},
+                                   {"rail_counters_of_rank_0", counters}};
+  std::ofstream out(file);
+  out << document.dump(2) << '\n';
+  out.close();
+  if (!out) base::fail(Code::ResourceLimit, "cannot write {}; check the path and the disk", file);
+}
+
+}  // namespace allrail::perf
