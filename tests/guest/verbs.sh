@@ -1,0 +1,92 @@
+#!/bin/bash
+# The verbs rail over real libibverbs: the conformance suite for both ways to connect, every kind of
+# allgather with every byte checked, ports without an IP address, a rail that goes down and comes
+# back in the middle of a run, and a user who may lock little memory.
+# Options: --timeout 550
+. tests/guest/common.sh
+
+export ALLRAIL_TEST_VERBS=10.9.0.1,10.9.1.1 ALLRAIL_RAILS=verbs
+/build/tests/conformance/verbs_rail_test >/tmp/conformance.log ||
+  fail "$(tail -n 40 /tmp/conformance.log)"
+
+/build/perf/allrail-info >/tmp/info.log || fail "allrail-info failed"
+for rail in 0 1; do
+  grep -Eq "^ *rxe$rail:1 +verbs +10\.9\.$rail\.1 .*taken: RoCE" /tmp/info.log ||
+    fail "allrail-info does not show rxe$rail as taken: $(cat /tmp/info.log)"
+done
+
+# allgather RANKS NODES ARGS...: exits with an error on a wrong byte.
+allgather() {
+  local ranks=$1 nodes=$2
+  shift 2
+  timeout 100 /build/launcher/run/allrail-run -n "$ranks" --nodes "$nodes" \
+    /build/perf/allrail-bench allgather "$@" >/tmp/allgather.log 2>&1 ||
+    fail "allgather $* of $ranks ranks on $nodes nodes: $(cat /tmp/allgather.log)"
+}
+allgather 4 2 --sizes 8:512K --factor 16 --iterations 5
+for algorithm in direct bruck smp-recursive-doubling; do
+  allgather 3 3 --sizes 8:2M --factor 64 --iterations 3 --algorithm "$algorithm"
+done
+
+
+ALLRAIL_CONNECT=direct allgather 4 2 --sizes 8:512K --factor 16 --iterations 5
+# One port of two has no address any more: its rail connects without one, the other's as before.
+ip address delete 10.9.0.1/24 dev d0
+/build/perf/allrail-info >/tmp/info.log || fail "allrail-info failed"
+grep -Eq "^ *rxe0:1 .*taken: RoCE.*connects without an IP address" /tmp/info.log ||
+  fail "allrail-info does not show rxe0 without an address: $(cat /tmp/info.log)"
+allgather 4 2 --sizes 8:512K --factor 16 --iterations 5
+rc=0
+ALLRAIL_CONNECT=cm timeout 60 /build/launcher/run/allrail-run -n 2 --nodes 2 \
+  /build/perf/allrail-bench allgather >/tmp/cm.log 2>&1 || rc=$?
+[ "$rc" != 0 ] && [ "$rc" != 124 ] && grep -q 'rxe0:1 has no IP address' /tmp/cm.log ||
+  fail "a port without an address and ALLRAIL_CONNECT=cm gave exit code $rc: $(cat /tmp/cm.log)"
+ip address add 10.9.0.1/24 dev d0
+
+# Once the ranks have their rails, one goes down and comes back for as long as the run takes, and
+# all bytes arrive.
+rm -f /tmp/allgather.log
+(
+  until grep -qs '^# allrail-bench' /tmp/allgather.log; do sleep 0.2; done
+  while :; do
+    sleep 2
+    ip link set d0 down
+    sleep 1.5
+    ip link set d0 up
+  done
+) &
+flaps=$!
+ALLRAIL_LOG=summary,warning ALLRAIL_TIMEOUT=30s allgather 2 2 --sizes 256K --iterations 500
+kill "$flaps"
+ip link set d0 up
+grep -q 'rail rxe0:1 to rank . is down' /tmp/allgather.log ||
+  fail "nobody lost rxe0: $(cat /tmp/allgather.log)"
+
+rc=0
+ALLRAIL_RAILS=rxe7 timeout 60 /build/launcher/run/allrail-run -n 2 --nodes 2 \
+  /build/perf/allrail-bench allgather >/tmp/unknown.log 2>&1 || rc=$?
+[ "$rc" != 0 ] && [ "$rc" != 124 ] && grep -q 'rxe7' /tmp/unknown.log ||
+  fail "an unknown device gave exit code $rc: $(cat /tmp/unknown.log)"
+
+# as_user KIB COMMAND...: as a normal user, who may lock so much memory; root may lock anything.
+as_user() {
+  local kib=$1
+  shift
+  (
+    ulimit -l "$kib"
+    exec timeout 100 setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME=/tmp \
+      /build/launcher/run/allrail-run -n 2 --nodes 2 /build/perf/allrail-bench "$@"
+  )
+}
+# Less than the smallest segment ends the job, and says what there is and what it takes.
+rc=0
+as_user 64 allgather --sizes 8 --iterations 5 >/tmp/memlock.log 2>&1 || rc=$?
+[ "$rc" != 0 ] && [ "$rc" != 124 ] &&
+  grep -q 'may lock 65536 bytes of memory, and its 2 RDMA rails need at least 4194304' \
+    /tmp/memlock.log && grep -q 'ulimit -l' /tmp/memlock.log ||
+  fail "64 KiB of locked memory gave exit code $rc: $(cat /tmp/memlock.log)"
+# A little more than that: calls that would register more are copied, with the right bytes.
+as_user 8192 allgather --sizes 8:2M --factor 64 --iterations 3 --algorithm direct \
+  >/tmp/memlock.log 2>&1 || fail "8 MiB of locked memory: $(cat /tmp/memlock.log)"
+[ "$(grep -c 'warning.*(ulimit -l)' /tmp/memlock.log)" = 2 ] ||
+  fail "not two warnings that name the limit: $(cat /tmp/memlock.log)"

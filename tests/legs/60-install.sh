@@ -1,0 +1,22 @@
+#!/bin/bash
+# A user's view: install, compile the README's example against allrail.pc alone, run it.
+# Limit: 180 s
+. tests/legs/common.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export DESTDIR=$work/root
+try "meson install" meson install -C build-check
+unset DESTDIR
+
+pc=$(find "$work/root" -name allrail.pc)
+prefix=$work/root$(sed -n 's/^prefix=//p' "$pc")
+export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR=$work/root
+PKG_CONFIG_PATH=$(dirname "$pc")
+# The first C++ block of the README is a whole program.
+awk '/^```cpp/ { inside = 1; next } /^```/ && inside { exit } inside' README.md >"$work/example.cpp"
+read -r -a flags < <(pkg-config --cflags --libs allrail)
+try "README example compiles" g++ -std=c++20 -Wall -Wextra -Werror "$work/example.cpp" \
+  -o "$work/example" "${flags[@]}"
+LD_LIBRARY_PATH=$(dirname "$(find "$work/root" -name liballrail.so | head -n 1)")
+export LD_LIBRARY_PATH ALLRAIL_RAILS=127.0.0.1,127.0.0.2
+try "README example runs" timeout 60 "$prefix/bin/allrail-run" -n 4 --nodes 2 "$work/example"

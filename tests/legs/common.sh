@@ -1,0 +1,88 @@
+# Sourced by every leg: recording results, building, running meson's tests. A leg runs in the
+# repository root; its file names its time limit in a line `# Limit: N s`.
+# shellcheck shell=bash
+set -euo pipefail
+
+# Without ./check around it, a leg prints its results.
+: "${ALLRAIL_CHECK_RESULTS:=/dev/stdout}" "${ALLRAIL_CHECK_LONG:=no}" "${ALLRAIL_CHECK_LEG:=leg}"
+legs=$(dirname "${BASH_SOURCE[0]}")
+if [ "$(id -u)" = 0 ]; then
+  export CCACHE_DIR=${ALLRAIL_CACHE:-/var/cache/allrail}/ccache
+fi
+
+pass() { printf 'pass\t%s: %s\t\n' "$ALLRAIL_CHECK_LEG" "$1" >>"$ALLRAIL_CHECK_RESULTS"; }
+
+fail() {
+  printf 'fail\t%s: %s\t%s\n' "$ALLRAIL_CHECK_LEG" "$1" "$2" >>"$ALLRAIL_CHECK_RESULTS"
+  echo "FAILED: $1: $2"
+}
+
+skip() {
+  printf 'skip\t%s: %s\t%s\n' "$ALLRAIL_CHECK_LEG" "$1" "$2" >>"$ALLRAIL_CHECK_RESULTS"
+  echo "skipped: $1: $2"
+}
+
+# try NAME COMMAND...: records whether the command succeeds; 77 means that it skipped itself. What
+# it printed is shown if it did not succeed.
+try() {
+  local name=$1 rc=0 output
+  shift
+  output=$("$@" 2>&1) || rc=$?
+  case $rc in
+    0) pass "$name"; return 0 ;;
+    77) skip "$name" "$(tail -n 1 <<<"$output")"; return 0 ;;
+  esac
+  tail -n 60 <<<"$output"
+  fail "$name" "exit code $rc: $(tail -n 1 <<<"$output")"
+  return 1
+}
+
+configure() {
+  local build=$1
+  shift
+  if [ -e "$build/build.ninja" ]; then
+    meson configure "$build" "$@"
+  else
+    meson setup "$build" "$@"
+  fi
+}
+
+# run_tests BUILD [SUITE...]: builds what the suites need, runs them, records every test case. The
+# checks over the source tree run only where everything runs: no compiler changes their outcome.
+run_tests() {
+  local build=$1 suites=() targets=() suite rc=0 fixed=()
+  shift
+  for suite; do
+    suites+=(--suite "$suite")
+  done
+  if [ $# -gt 0 ]; then
+    suites+=(--no-suite tidy)
+    mapfile -t targets < <(python3 "$legs/suite_targets.py" "$build" "$@")
+  fi
+  try "build" ninja -C "$build" "${targets[@]}" || return 0
+  # An old report of a test that crashes now would read as passed.
+  rm -f "$build"/*.xml "$build"/meson-logs/testlog*
+  # TSan needs the fixed address layout where the kernel allows to ask for it; the others can do
+  # without and do not mind.
+  setarch -R true 2>/dev/null && fixed=(setarch -R)
+  "${fixed[@]}" meson test -C "$build" --no-rebuild --print-errorlogs "${suites[@]}" || rc=$?
+  python3 "$legs/meson_results.py" "$build" "$ALLRAIL_CHECK_LEG" "$rc" >>"$ALLRAIL_CHECK_RESULTS"
+}
+
+# Makes the Debian 13 build or brings it up to date: a leg that runs alone may find an old one.
+build_in_lab() {
+  tests/lab/rootfs || return 1
+  tests/lab/enter bash -c '
+    . tests/legs/common.sh
+    export CCACHE_DIR=/ccache
+    configure /build -Dtests=true -Dbuildtype=debugoptimized && ninja -C /build'
+}
+
+# Says why the lab cannot run on this machine, or nothing.
+why_no_lab() {
+  if [ "$(id -u)" != 0 ]; then
+    echo "needs root"
+  elif ! unshare --net --mount --pid --fork true 2>/dev/null; then
+    echo "this machine does not let root make namespaces"
+  fi
+}
