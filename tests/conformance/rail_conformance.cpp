@@ -1,0 +1,376 @@
+#include "tests/conformance/rail_conformance.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <numeric>
+
+#include <poll.h>
+
+namespace allrail::transport {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool all_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte byte) { return byte == std::byte{}; });
+}
+
+}  // namespace
+
+void RailRecord::link_up(int rail_index, int peer_rank, int peer_rail) {
+  ++ups;
+  rail_of_peer = peer_rail;
+  rail = rail_index;
+  peer = peer_rank;
+}
+
+void RailRecord::link_down(int, int, std::string_view text) {
+  ++downs;
+  reason = text;
+}
+
+void RailRecord::chunk_arrived(int, int, std::uint32_t immediate, std::uint32_t bytes) {
+  arrivals.push_back({immediate, bytes, {watched.begin(), watched.end()}});
+}
+
+void RailRecord::control_arrived(int, int, std::span<const std::byte> message) {
+  messages.emplace_back(message.begin(), message.end());
+}
+
+void RailConformance::SetUp() {
+  group_ = GetParam().make();
+  for (std::size_t i = 0; i < source_.size(); ++i) source_[i] = pattern(i);
+  sender().set_primary_window(other_window_);
+  receiver().set_primary_window(window_);
+  sender().register_source(source_);
+  receiver().register_source(source_);
+}
+
+bool RailConformance::until(const std::function<bool()>& done) {
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (!done()) {
+    if (Clock::now() > end) return false;
+    const bool any = static_cast<int>(sender().poll(at_sender_)) +
+                         static_cast<int>(receiver().poll(at_receiver_)) >
+                     0;
+    if (!any) group_->step();
+  }
+  return true;
+}
+
+void RailConformance::idle(bool poll_sender, bool poll_receiver) {
+  const auto end = Clock::now() + std::chrono::milliseconds(50);
+  while (Clock::now() < end) {
+    if (poll_sender) sender().poll(at_sender_);
+    if (poll_receiver) receiver().poll(at_receiver_);
+    group_->step();
+  }
+}
+
+void RailConformance::connect() {
+  sender().connect(1, receiver().address());
+  receiver().connect(0, sender().address());
+  ASSERT_TRUE(until([&] { return at_sender_.ups > 0 && at_receiver_.ups > 0; }));
+}
+
+bool RailConformance::post(std::size_t at, std::uint32_t bytes, std::uint32_t immediate) {
+  Chunk chunk;
+  chunk.from = source_.data() + at;
+  chunk.bytes = bytes;
+  chunk.offset = at;
+  chunk.immediate = immediate;
+  return sender().post(1, chunk);
+}
+
+TEST_P(RailConformance, SaysWhatItIs) {
+  EXPECT_FALSE(sender().name().empty());
+  EXPECT_GE(sender().queue_depth(), 1);
+  EXPECT_GE(sender().max_chunk_bytes(), 4096U);
+  EXPECT_LE(sender().address().size(), 256U);
+}
+
+TEST_P(RailConformance, LinksComeUpAtBothEnds) {
+  EXPECT_FALSE(sender().is_up(1));
+  connect();
+  EXPECT_TRUE(sender().is_up(1));
+  EXPECT_TRUE(receiver().is_up(0));
+  EXPECT_EQ(at_sender_.peer, 1);
+  EXPECT_EQ(at_receiver_.peer, 0);
+  EXPECT_EQ(at_sender_.rail, sender().index());
+  EXPECT_EQ(at_sender_.rail_of_peer, receiver().index());
+  EXPECT_EQ(at_receiver_.rail_of_peer, sender().index());
+  // Again is the same.
+  sender().connect(1, receiver().address());
+  idle();
+  EXPECT_EQ(at_sender_.ups, 1);
+  EXPECT_EQ(at_sender_.downs, 0);
+}
+
+TEST_P(RailConformance, NothingIsTakenWithoutALink) {
+  EXPECT_FALSE(post(0, 8, 1));
+  const std::byte message[4] = {};
+  EXPECT_FALSE(sender().post_control(1, message));
+}
+
+TEST_P(RailConformance, BytesAreExactAtEverySizeAndOffset) {
+  connect();
+  std::uint32_t longest = std::min<std::uint32_t>(sender().max_chunk_bytes(), 1U << 20);
+  std::size_t at = 3;
+  std::uint32_t immediate = 7;
+  std::vector<std::byte> expected(window_.size());
+  for (const std::uint32_t bytes : {1U, 2U, 63U, 4096U, 65'537U, longest}) {
+    const std::size_t before = at_receiver_.arrivals.size();
+    at_receiver_.watched = std::span(window_).subspan(at, bytes);
+    ASSERT_TRUE(post(at, bytes, ++immediate));
+    ASSERT_TRUE(until([&] { return at_receiver_.arrivals.size() > before; })) << bytes;
+    const auto& arrival = at_receiver_.arrivals.back();
+    EXPECT_EQ(arrival.immediate, immediate);
+    EXPECT_EQ(arrival.bytes, bytes);
+    std::copy_n(source_.begin() + static_cast<std::ptrdiff_t>(at), bytes,
+                expected.begin() + static_cast<std::ptrdiff_t>(at));
+    EXPECT_TRUE(std::equal(arrival.seen.begin(), arrival.seen.end(),
+                           source_.begin() + static_cast<std::ptrdiff_t>(at)))
+        << "the arrival was reported before its bytes could be read";
+    at += bytes + 5;
+  }
+  receiver().flush_acknowledgements();
+  EXPECT_TRUE(until([&] { return at_sender_.completed == 6; }));
+  EXPECT_EQ(window_, expected);
+  EXPECT_EQ(at_receiver_.arrivals.size(), 6U);
+}
+
+TEST_P(RailConformance, AllImmediateBitsArrive) {
+  connect();
+  ASSERT_TRUE(post(0, 1, 0));
+  ASSERT_TRUE(post(1, 1, std::numeric_limits<std::uint32_t>::max()));
+  ASSERT_TRUE(until([&] { return at_receiver_.arrivals.size() == 2; }));
+  EXPECT_EQ(at_receiver_.arrivals[0].immediate, 0U);
+  EXPECT_EQ(at_receiver_.arrivals[1].immediate, std::numeric_limits<std::uint32_t>::max());
+}
+
+TEST_P(RailConformance, TheWholeQueueIsTakenAndCompletedOnce) {
+  connect();
+  const int depth = sender().queue_depth();
+  for (int i = 0; i < depth; ++i)
+    ASSERT_TRUE(post(static_cast<std::size_t>(i) * 100, 100, static_cast<std::uint32_t>(i))) << i;
+  ASSERT_TRUE(
+      until([&] { return at_receiver_.arrivals.size() == static_cast<std::size_t>(depth); }));
+  receiver().flush_acknowledgements();
+  ASSERT_TRUE(until([&] { return at_sender_.completed == depth; }));
+  idle();
+  EXPECT_EQ(at_sender_.completed, depth);
+  for (int i = 0; i < depth; ++i)
+    EXPECT_EQ(at_receiver_.arrivals[static_cast<std::size_t>(i)].immediate,
+              static_cast<std::uint32_t>(i));
+}
+
+TEST_P(RailConformance, NothingCompletesBeforeItIsDelivered) {
+  connect();
+  ASSERT_TRUE(post(0, 1000, 1));
+  ASSERT_TRUE(until([&] {
+    EXPECT_FALSE(at_sender_.completed > 0 && window_[999] != pattern(999));
+    receiver().flush_acknowledgements();
+    return at_sender_.completed > 0;
+  }));
+}
+
+TEST_P(RailConformance, WindowsAreToldApartByTheirKeys) {
+  connect();
+  std::vector<std::byte> first(1000), second(1000);
+  const RemoteKey first_key = receiver().register_window(first);
+  const RemoteKey second_key = receiver().register_window(second);
+  EXPECT_NE(first_key, second_key);
+  Chunk chunk;
+  chunk.from = source_.data();
+  chunk.bytes = 10;
+  chunk.primary = false;
+  chunk.window = second_key;
+  chunk.offset = 990;
+  ASSERT_TRUE(sender().post(1, chunk));
+  ASSERT_TRUE(until([&] { return at_receiver_.arrivals.size() == 1; }));
+  EXPECT_TRUE(std::equal(second.begin() + 990, second.end(), source_.begin()));
+  EXPECT_TRUE(all_zero(first));
+  EXPECT_TRUE(all_zero(window_));
+  receiver().unregister_window(first_key);
+  receiver().unregister_window(second_key);
+}
+
+TEST_P(RailConformance, AStaleKeyTakesTheLinkDownAndWritesNothing) {
+  connect();
+  std::vector<std::byte> memory(1000);
+  const RemoteKey key = receiver().register_window(memory);
+  receiver().unregister_window(key);
+  std::vector<std::byte> other(1000);
+  const RemoteKey other_key = receiver().register_window(other);
+  Chunk chunk;
+  chunk.from = source_.data();
+  chunk.bytes = 10;
+  chunk.primary = false;
+  chunk.window = key;
+  ASSERT_TRUE(sender().post(1, chunk));
+  ASSERT_TRUE(until([&] { return at_sender_.downs > 0 && at_receiver_.downs > 0; }));
+  EXPECT_TRUE(at_receiver_.arrivals.empty());
+  EXPECT_TRUE(all_zero(memory));
+  EXPECT_TRUE(all_zero(other));
+  EXPECT_FALSE(at_receiver_.reason.empty());
+  receiver().unregister_window(other_key);
+}
+
+TEST_P(RailConformance, AWriteOutOfBoundsTakesTheLinkDownAndWritesNothing) {
+  connect();
+  Chunk chunk;
+  chunk.from = source_.data();
+  chunk.bytes = 100;
+  for (const std::uint64_t offset :
+       {std::uint64_t{kWindowBytes - 99}, std::uint64_t{kWindowBytes + 1},
+        std::numeric_limits<std::uint64_t>::max() - 50}) {
+    const int ups = at_sender_.ups;
+    const int downs = at_receiver_.downs;
+    chunk.offset = offset;
+    ASSERT_TRUE(sender().post(1, chunk));
+    ASSERT_TRUE(until([&] { return at_receiver_.downs > downs; })) << offset;
+    EXPECT_TRUE(at_receiver_.arrivals.empty());
+    EXPECT_TRUE(all_zero(window_));
+    ASSERT_TRUE(until([&] { return at_sender_.ups > ups && receiver().is_up(0); }))
+        << "the link did not come back";
+  }
+}
+
+TEST_P(RailConformance, ControlMessagesTravelBothWays) {
+  connect();
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{60}, kMaxControlBytes}) {
+    const std::vector<std::byte> message(bytes, static_cast<std::byte>(bytes));
+    ASSERT_TRUE(sender().post_control(1, message));
+    ASSERT_TRUE(receiver().post_control(0, message));
+    const std::size_t count = at_sender_.messages.size() + 1;
+    ASSERT_TRUE(until([&] {
+      return at_sender_.messages.size() == count && at_receiver_.messages.size() == count;
+    }));
+    EXPECT_EQ(at_sender_.messages.back(), message);
+    EXPECT_EQ(at_receiver_.messages.back(), message);
+  }
+}
+
+TEST_P(RailConformance, ChunksTravelBothWaysAtOnce) {
+  connect();
+  Chunk back;
+  back.from = source_.data();
+  back.bytes = 4096;
+  constexpr int kChunks = 200;
+  int sent = 0, returned = 0;
+  ASSERT_TRUE(until([&] {
+    if (sent < kChunks && sent - at_sender_.completed < sender().queue_depth() &&
+        post(static_cast<std::size_t>(sent) * 4096, 4096, static_cast<std::uint32_t>(sent)))
+      ++sent;
+    back.offset = static_cast<std::size_t>(returned) * 4096;
+    back.from = source_.data() + back.offset;
+    if (returned < kChunks && returned - at_receiver_.completed < receiver().queue_depth() &&
+        receiver().post(0, back))
+      ++returned;
+    receiver().flush_acknowledgements();
+    sender().flush_acknowledgements();
+    return at_sender_.completed == kChunks && at_receiver_.completed == kChunks;
+  }));
+  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + kChunks * 4096, window_.begin()));
+  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + kChunks * 4096, other_window_.begin()));
+}
+
+TEST_P(RailConformance, AfterCloseNothingLandsAndNothingIsReported) {
+  connect();
+  const int posts = std::min(sender().queue_depth(), 16);
+  for (int i = 0; i < posts; ++i)
+    post(static_cast<std::size_t>(i) * 100'000, 100'000, static_cast<std::uint32_t>(i));
+  for (int i = 0; i < 3; ++i) {
+    sender().poll(at_sender_);
+    group_->step();
+    receiver().poll(at_receiver_);
+  }
+  receiver().close(0, at_receiver_);
+  EXPECT_FALSE(receiver().is_up(0));
+  const std::vector<std::byte> then = window_;
+  const std::size_t arrivals = at_receiver_.arrivals.size();
+  const int downs = at_receiver_.downs;
+  ASSERT_TRUE(until([&] { return at_sender_.downs > 0; })) << "the sender did not notice";
+  idle();
+  EXPECT_EQ(window_, then);
+  EXPECT_EQ(at_receiver_.arrivals.size(), arrivals);
+  EXPECT_EQ(at_receiver_.downs, downs) << "close() was reported as a failure";
+}
+
+TEST_P(RailConformance, WhatCompletedIsReportedByTheClosingEnd) {
+  connect();
+  constexpr int kPosts = 8;
+  for (int i = 0; i < kPosts; ++i) ASSERT_TRUE(post(0, 100, static_cast<std::uint32_t>(i)));
+  // The receiver does not look. Whether its rail completes chunks all the same is its own affair.
+  const auto end = Clock::now() + std::chrono::milliseconds(200);
+  while (at_sender_.completed < kPosts && Clock::now() < end) {
+    sender().poll(at_sender_);
+    group_->step();
+  }
+  receiver().close(0, at_receiver_);
+  EXPECT_GE(at_receiver_.arrivals.size(), static_cast<std::size_t>(at_sender_.completed))
+      << "a chunk that its sender need not send again was forgotten";
+}
+
+TEST_P(RailConformance, LinksComeBackAfterClose) {
+  connect();
+  for (int round = 1; round <= 2; ++round) {
+    Rail& closing = round == 1 ? sender() : receiver();
+    closing.close(round == 1 ? 1 : 0, round == 1 ? at_sender_ : at_receiver_);
+    ASSERT_TRUE(
+        until([&] { return at_sender_.ups == round + 1 && at_receiver_.ups == round + 1; }));
+    ASSERT_TRUE(post(0, 500, static_cast<std::uint32_t>(round)));
+    ASSERT_TRUE(
+        until([&] { return at_receiver_.arrivals.size() == static_cast<std::size_t>(round); }));
+  }
+  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 500, window_.begin()));
+}
+
+TEST_P(RailConformance, AForgottenPeerIsNotConnectedAgain) {
+  connect();
+  sender().forget(1);
+  receiver().forget(0);
+  sender().close(1, at_sender_);
+  receiver().close(0, at_receiver_);
+  idle();
+  EXPECT_FALSE(sender().is_up(1));
+  EXPECT_EQ(at_sender_.ups, 1);
+}
+
+TEST_P(RailConformance, WhatIsFlushedArrivesWithoutTheSender) {
+  connect();
+  ASSERT_TRUE(post(0, 20'000, 5));
+  ASSERT_TRUE(until([&] { return sender().flushed(); }));
+  const auto end = Clock::now() + std::chrono::seconds(5);
+  while (at_receiver_.arrivals.empty() && Clock::now() < end) {
+    receiver().poll(at_receiver_);
+    group_->step();
+  }
+  ASSERT_EQ(at_receiver_.arrivals.size(), 1U);
+  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 20'000, window_.begin()));
+}
+
+TEST_P(RailConformance, ItsDescriptorWakesASleeper) {
+  if (receiver().event_descriptor() < 0) GTEST_SKIP() << "this rail cannot be slept on";
+  connect();
+  idle();
+  receiver().flush_acknowledgements();
+  receiver().prepare_sleep();
+  ASSERT_TRUE(post(0, 100, 1));
+  const auto end = Clock::now() + std::chrono::seconds(5);
+  int ready = 0;
+  while (ready == 0 && Clock::now() < end) {
+    sender().poll(at_sender_);
+    pollfd waiting{receiver().event_descriptor(), POLLIN, 0};
+    ready = poll(&waiting, 1, 10);
+  }
+  ASSERT_EQ(ready, 1);
+  EXPECT_TRUE(until([&] { return at_receiver_.arrivals.size() == 1; }));
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RailConformance);
+
+}  // namespace allrail::transport

@@ -1,0 +1,28 @@
+// Rails over the devices of default_devices(), for each way to connect.
+#pragma once
+
+#include <string>
+
+#include "transport/verbs/verbs_rail.hpp"
+
+namespace allrail::fake_verbs {
+
+/// What a rail offers its peers.
+enum class Ways { Manager, Direct, Both };
+
+inline const char* ways_text(Ways ways) {
+  return ways == Ways::Manager ? "manager" : ways == Ways::Direct ? "direct" : "both";
+}
+
+inline transport::VerbsRailOptions rail_options(int device, Ways ways) {
+  transport::VerbsRailOptions options;
+  options.device = "fake" + std::to_string(device);
+  options.name = options.device + ":1";
+  if (ways != Ways::Direct) options.address = "10.9." + std::to_string(device) + ".1";
+  if (ways != Ways::Manager) options.side_addresses = {"127.0.0.1"};
+  // The link-local address as RoCE v2: devices without another have it too.
+  options.gid_index = 1;
+  return options;
+}
+
+}  // namespace allrail::fake_verbs

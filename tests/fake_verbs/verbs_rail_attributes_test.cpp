@@ -1,0 +1,200 @@
+// What the verbs rail asks of its queue pairs, and that a link that comes back starts anew.
+#include <array>
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include "include/allrail/error.hpp"
+#include "tests/fake_verbs/fake_verbs.hpp"
+#include "tests/fake_verbs/rail_options.hpp"
+#include "transport/verbs/verbs_rail.hpp"
+
+namespace allrail::transport {
+namespace {
+
+using fake_verbs::DeviceOptions;
+using fake_verbs::Ways;
+
+constexpr std::size_t kWindowBytes = 1U << 16;
+
+struct Counts : RailEvents {
+  int ups = 0, downs = 0, arrived = 0, completed = 0, messages = 0;
+  void link_up(int, int, int) override { ++ups; }
+  void link_down(int, int, std::string_view) override { ++downs; }
+  bool chunk_wanted(int, int, std::uint32_t) override { return true; }
+  void chunk_arrived(int, int, std::uint32_t, std::uint32_t) override { ++arrived; }
+  void chunks_completed(int, int, int count) override { completed += count; }
+  void control_arrived(int, int, std::span<const std::byte>) override { ++messages; }
+};
+
+class VerbsRailLinks : public testing::TestWithParam<Ways> {
+ protected:
+  void make(std::vector<DeviceOptions> devices = fake_verbs::default_devices(),
+            bool has_siblings = true) {
+    fake_verbs::reset(3, std::move(devices));
+    const JobSecret secret = JobSecret::random();
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      auto options = fake_verbs::rail_options(static_cast<int>(rank), GetParam());
+      options.rank = static_cast<int>(rank);
+      options.size = 2;
+      options.secret = secret;
+      options.has_siblings = has_siblings;
+      rails_[rank] = make_verbs_rail(options);
+      rails_[rank]->set_primary_window(windows_[rank]);
+      rails_[rank]->register_source(source_);
+    }
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      rails_[rank]->connect(static_cast<int>(1 - rank), rails_[1 - rank]->address());
+  }
+  void TearDown() override {
+    for (auto& rail : rails_) rail.reset();
+    EXPECT_EQ(fake_verbs::live().text(), "nothing");
+    EXPECT_EQ(fake_verbs::receiver_not_ready(), 0);
+  }
+
+  template <typename Done>
+  bool until(Done done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      for (std::size_t rank = 0; rank < 2; ++rank) rails_[rank]->poll(counts_[rank]);
+    }
+    return true;
+  }
+  bool both_up() { return rails_[0]->is_up(1) && rails_[1]->is_up(0); }
+  bool post() {
+    Chunk chunk;
+    chunk.from = source_.data();
+    chunk.bytes = 300;  // above what goes inline
+    return rails_[0]->post(1, chunk);
+  }
+  bool post_message() { return rails_[0]->post_control(1, std::array<std::byte, 8>{}); }
+
+  std::vector<std::byte> source_ = std::vector<std::byte>(kWindowBytes);
+  std::array<std::vector<std::byte>, 2> windows_ = {std::vector<std::byte>(kWindowBytes),
+                                                    std::vector<std::byte>(kWindowBytes)};
+  std::array<Counts, 2> counts_;
+  std::array<std::unique_ptr<Rail>, 2> rails_;
+};
+
+TEST_P(VerbsRailLinks, AskForTheRetriesThatTheirDocumentsPromise) {
+  for (const bool has_siblings : {true, false}) {
+    make(fake_verbs::default_devices(), has_siblings);
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    const std::vector<ibv_qp_attr> pairs = fake_verbs::queue_pairs();
+    ASSERT_EQ(pairs.size(), 2U);
+    for (const ibv_qp_attr& pair : pairs) {
+      EXPECT_EQ(pair.qp_state, IBV_QPS_RTS);
+      EXPECT_EQ(pair.rnr_retry, 0)
+          << "a receive that is missing is an error of ours, found at once";
+      EXPECT_EQ(pair.retry_cnt, 6) << "7 is for ever on soft-RoCE";
+      EXPECT_EQ(pair.timeout, has_siblings ? 14 : 18);
+    }
+    TearDown();
+  }
+}
+
+/// The other way's are librdmacm's affair.
+class DirectLinks : public VerbsRailLinks {};
+
+TEST_P(DirectLinks, TakeTheSmallerMtuOfBothPorts) {
+  std::vector<DeviceOptions> devices = fake_verbs::default_devices();
+  devices[0].mtu = IBV_MTU_4096;
+  devices[1].mtu = IBV_MTU_2048;
+  make(devices);
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  for (const ibv_qp_attr& pair : fake_verbs::queue_pairs()) {
+    EXPECT_EQ(pair.path_mtu, IBV_MTU_2048);
+  }
+}
+
+// Every counter of a link counts one connection. What is in flight when one breaks is not taken
+// into the next: after as many breaks as there are slots none would be left.
+TEST_P(VerbsRailLinks, StartAnewWhenTheyComeBack) {
+  make();
+  for (int round = 1; round <= 20; ++round) {
+    ASSERT_TRUE(until([&] { return both_up(); })) << round;
+    const int depth = rails_[0]->queue_depth();
+    for (int i = 0; i < depth; ++i) ASSERT_TRUE(post()) << round << ", chunk " << i;
+    ASSERT_TRUE(post_message()) << round;
+    // More receives than a credit word stands for: one is under way when the receiver closes.
+    const int arrived = counts_[1].arrived;
+    ASSERT_TRUE(until([&] { return counts_[1].arrived >= arrived + 41; })) << round;
+    for (int i = 0; i < 15 && post(); ++i) continue;
+    const std::size_t closing = round % 4 == 0 ? 0 : 1;
+    rails_[closing]->close(static_cast<int>(1 - closing), counts_[closing]);
+    const int downs = counts_[1 - closing].downs;
+    ASSERT_TRUE(until([&] { return counts_[1 - closing].downs > downs; })) << round;
+  }
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  // More than all receives that are posted at once: only credit words let them all through.
+  constexpr int kMany = 1000;
+  const int arrived = counts_[1].arrived;
+  const int completed = counts_[0].completed;
+  int posted = 0;
+  ASSERT_TRUE(until([&] {
+    while (posted < kMany && post()) ++posted;
+    return counts_[0].completed - completed == kMany;
+  })) << posted;
+  EXPECT_EQ(counts_[1].arrived - arrived, kMany);
+  for (int i = 0; i < 16; ++i) EXPECT_TRUE(post_message()) << i;
+  EXPECT_FALSE(post_message()) << "there are sixteen buffers";
+  const int messages = counts_[1].messages;
+  ASSERT_TRUE(until([&] { return counts_[1].messages == messages + 16; }));
+}
+
+// The side channel is another network: that it works does not mean that the link does.
+TEST_P(VerbsRailLinks, StayDownWhileNothingGetsThrough) {
+  for (const bool port_knows : {true, false}) {
+    make();
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    port_knows ? fake_verbs::cut("fake1") : fake_verbs::blackhole("fake1");
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      rails_[rank]->close(static_cast<int>(1 - rank), counts_[rank]);
+      counts_[rank] = {};
+    }
+    ASSERT_TRUE(until([&] { return counts_[0].downs == 3; })) << "each attempt is told";
+    EXPECT_EQ(counts_[0].ups + counts_[1].ups, 0);
+    fake_verbs::restore("fake1");
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    TearDown();
+  }
+}
+
+TEST_P(VerbsRailLinks, SayWhenTheyHaveNoWayInCommon) {
+  make();
+  auto options =
+      fake_verbs::rail_options(0, GetParam() == Ways::Manager ? Ways::Direct : Ways::Manager);
+  options.rank = 0;
+  options.size = 2;
+  const auto other = make_verbs_rail(options);
+  try {
+    other->connect(1, rails_[1]->address());
+    ADD_FAILURE() << "it connects";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Mismatch);
+    EXPECT_NE(std::string(error.what()).find("ALLRAIL_CONNECT"), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, VerbsRailLinks, testing::Values(Ways::Manager, Ways::Direct),
+                         [](const auto& one) { return fake_verbs::ways_text(one.param); });
+
+INSTANTIATE_TEST_SUITE_P(Ways, DirectLinks, testing::Values(Ways::Direct));
+
+TEST(VerbsRailOptions, NameTheDeviceThatIsMissing) {
+  fake_verbs::reset(1);
+  auto options = fake_verbs::rail_options(7, Ways::Direct);
+  try {
+    (void)make_verbs_rail(options);
+    ADD_FAILURE() << "there is no such device";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("fake7"), std::string::npos) << error.what();
+  }
+  options.side_addresses.clear();
+  EXPECT_THROW((void)make_verbs_rail(options), Error) << "it could not connect in any way";
+  EXPECT_EQ(fake_verbs::live().text(), "nothing");
+}
+
+}  // namespace
+}  // namespace allrail::transport

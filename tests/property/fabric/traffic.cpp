@@ -1,0 +1,383 @@
+#include "tests/property/fabric/traffic.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <random>
+
+#include <fmt/core.h>
+
+#include "tests/property/fabric/world.hpp"
+
+namespace allrail::transport {
+
+namespace {
+
+constexpr std::byte kGuard{0xEE};     // memory that no put names
+constexpr std::byte kConsumed{0xDD};  // memory whose put was consumed
+constexpr std::int64_t kMillisecond = 1'000'000;
+constexpr std::int64_t kLongestRun = 120'000 * kMillisecond;
+
+/// Splitmix64: most of a run's time would go into a better generator.
+struct Random {
+  std::uint64_t state;
+  std::uint64_t operator()() {
+    std::uint64_t value = (state += 0x9E3779B97F4A7C15);
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+    return value ^ (value >> 31);
+  }
+};
+
+/// One put, seen from both ends.
+struct Exchange {
+  std::vector<std::byte> from;
+  std::vector<std::byte> expected;
+  std::uint64_t offset = 0;
+  std::uint64_t number = 0;
+  bool second_window = false;
+  bool sent = false, completed = false, announced = false, consumed = false;
+};
+
+class Traffic {
+ public:
+  explicit Traffic(std::uint64_t seed) : engine_{seed}, world_(make_options(seed)) {
+    const auto ranks = static_cast<std::size_t>(world_.ranks());
+    second_.resize(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::ranges::fill(world_.memory(static_cast<int>(rank)), kGuard);
+      second_[rank].assign(kWorldMemoryBytes, kGuard);
+      windows_.push_back(world_.fabric(static_cast<int>(rank)).register_window(second_[rank]));
+    }
+    plan_puts();
+    plan_faults();
+  }
+
+  RunResult run() {
+    world_.connect_all();
+    const std::int64_t start_ns = now();
+    while (!finished() && result_.error.empty()) {
+      if (now() - start_ns > kLongestRun) return fail("not finished after 120 s of virtual time");
+      one_step();
+    }
+    if (!result_.error.empty()) return result_;
+    // Whatever is still under way must land nowhere.
+    const std::int64_t end_ns = now() + 3'000 * kMillisecond;
+    for (const Fault& fault : faults_)
+      if (!fault.applied) world_.network().heal(fault.one, fault.other);
+    while (now() < end_ns) world_.step(20 * kMillisecond);
+    check_memory();
+    check_counters();
+    check_partners();
+    return result_;
+  }
+
+ private:
+  struct Fault {
+    std::int64_t time_ns = 0;
+    FakeNetwork::Port one, other;
+    enum class Kind { Cut, Heal, Freeze } kind = Kind::Cut;
+    FakeCut how;
+    std::int64_t duration_ns = 0;
+    bool applied = false;
+  };
+
+  std::uint64_t below(std::uint64_t limit) { return limit == 0 ? 0 : engine_() % limit; }
+  bool chance(unsigned percent) { return below(100) < percent; }
+  std::int64_t now() { return world_.network().now_ns(); }
+
+  RunResult& fail(std::string text) {
+    if (result_.error.empty()) result_.error = std::move(text);
+    return result_;
+  }
+
+  WorldOptions make_options(std::uint64_t seed) {
+    WorldOptions options;
+    options.seed = seed * 7919 + 1;
+    options.ranks = 2 + static_cast<int>(below(3));
+    options.rails.clear();
+    rail_count_ = 1 + below(3);
+    for (std::uint64_t i = 0; i < rail_count_; ++i) {
+      FakeRailOptions rail;
+      rail.bytes_per_second = 1e7 * static_cast<double>(1 + below(100));
+      rail.delay_ns = static_cast<std::int64_t>(1'000 + below(200'000));
+      rail.jitter_ns = static_cast<std::int64_t>(below(3) * 100'000);
+      rail.queue_depth = 1 + static_cast<int>(below(80));
+      rail.duplicate_chance = chance(30) ? 0.2 : 0;
+      rail.reads_payload = chance(40);
+      options.rails.push_back(rail);
+    }
+    if (chance(50)) plug(options);
+    cables_ = options.cables;
+    options.fabric.stripe_threshold_bytes = 512;
+    options.fabric.chunk_bytes = 512U << below(5);
+    options.fabric.no_link_limit_ns = kLongestRun;
+    return options;
+  }
+
+  /// Every rank has cable 0 and some of the others, in an order of its own.
+  void plug(WorldOptions& options) {
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      std::vector<int> cables = {0};
+      for (int cable = 1; cable < static_cast<int>(options.rails.size()); ++cable)
+        if (chance(70)) cables.push_back(cable);
+      for (std::size_t i = cables.size(); i > 1; --i) std::swap(cables[i - 1], cables[below(i)]);
+      options.cables.push_back(cables);
+    }
+  }
+
+  /// The rail of a rank that is on this cable, if it has one.
+  std::optional<FakeNetwork::Port> port_on(int rank, int cable) const {
+    if (cables_.empty()) return FakeNetwork::Port{rank, cable};
+    const auto& cables = cables_[static_cast<std::size_t>(rank)];
+    const auto at = std::ranges::find(cables, cable);
+    if (at == cables.end()) return std::nullopt;
+    return FakeNetwork::Port{rank, static_cast<int>(at - cables.begin())};
+  }
+
+  std::size_t pair(int from, int to) const {
+    return static_cast<std::size_t>(from) * second_.size() + static_cast<std::size_t>(to);
+  }
+
+  void plan_puts() {
+    const std::size_t ranks = second_.size();
+    puts_.resize(ranks * ranks);
+    for (auto* positions : {&sent_, &first_open_, &first_unconsumed_})
+      positions->resize(ranks * ranks);
+    std::vector<std::uint64_t> used(2 * ranks, 64);
+    const std::uint64_t most = chance(4) ? 300 : 16;
+    for (int from = 0; from < world_.ranks(); ++from)
+      for (int to = 0; to < world_.ranks(); ++to) {
+        if (from == to) continue;
+        const std::uint64_t count = below(most);
+        for (std::uint64_t i = 0; i < count; ++i) {
+          const std::uint64_t bytes = chance(60) ? 1 + below(512) : 1 + below(40'000);
+          Exchange put;
+          put.second_window = chance(30);
+          std::uint64_t& end = used[2 * static_cast<std::size_t>(to) + (put.second_window ? 1 : 0)];
+          put.offset = end;
+          if (end + bytes + 16 > kWorldMemoryBytes) break;
+          end += bytes + below(16);
+          put.from.resize(bytes);
+          for (std::byte& byte : put.from) byte = static_cast<std::byte>(engine_());
+          put.expected = put.from;
+          puts_[pair(from, to)].push_back(std::move(put));
+          ++total_;
+        }
+      }
+  }
+
+  void plan_faults() {
+    if (chance(15)) return;
+    const std::uint64_t count = 1 + below(8);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      Fault fault;
+      fault.time_ns =
+          now() + static_cast<std::int64_t>(below(chance(70) ? 6 : 800) *
+                                                static_cast<std::uint64_t>(kMillisecond) +
+                                            below(1'000'000));
+      const int cable = static_cast<int>(below(rail_count_));
+      const int a = static_cast<int>(below(second_.size()));
+      const int b = (a + 1 + static_cast<int>(below(second_.size() - 1))) % world_.ranks();
+      const auto one = port_on(a, cable);
+      const auto other = port_on(b, cable);
+      fault.how.silent = chance(25);
+      fault.how.longest_notice_ns =
+          static_cast<std::int64_t>(1 + below(chance(50) ? 1'000'000 : 1'500'000'000));
+      fault.how.late_chance = chance(70) ? 0.6 : 0;
+      fault.how.latest_ns = chance(50) ? 20 * kMillisecond : 2'000 * kMillisecond;
+      fault.duration_ns = static_cast<std::int64_t>(below(1'500)) * kMillisecond;
+      if (!one || !other) continue;
+      fault.one = *one;
+      fault.other = *other;
+      if (chance(30)) fault.kind = Fault::Kind::Freeze;
+      faults_.push_back(fault);
+      if (fault.kind == Fault::Kind::Freeze) continue;
+      fault.kind = Fault::Kind::Heal;
+      fault.time_ns += fault.duration_ns;
+      faults_.push_back(fault);
+    }
+  }
+
+  void apply_faults() {
+    for (Fault& fault : faults_) {
+      if (fault.applied || fault.time_ns > now()) continue;
+      fault.applied = true;
+      FakeNetwork& network = world_.network();
+      if (fault.kind == Fault::Kind::Cut) network.cut(fault.one, fault.other, fault.how);
+      if (fault.kind == Fault::Kind::Heal) network.heal(fault.one, fault.other);
+      if (fault.kind == Fault::Kind::Freeze)
+        network.freeze(fault.one, fault.other, fault.duration_ns);
+    }
+  }
+
+  void send(int from, int to) {
+    auto& puts = puts_[pair(from, to)];
+    std::size_t& next = sent_[pair(from, to)];
+    Fabric& fabric = world_.fabric(from);
+    while (next < puts.size() && fabric.can_put(to) && !chance(30)) {
+      Exchange& put = puts[next++];
+      Put what;
+      what.peer = to;
+      what.from = put.from.data();
+      what.bytes = put.from.size();
+      what.offset = put.offset;
+      what.window = put.second_window ? &windows_[static_cast<std::size_t>(to)] : nullptr;
+      what.port = static_cast<int>(below(3));
+      what.call = ++call_;
+      put.number = fabric.put(what);
+      put.sent = true;
+      if (put.number != next - 1) fail("put numbers are not in order");
+    }
+    std::size_t& first = first_open_[pair(from, to)];
+    while (first < next && puts[first].completed) ++first;
+    for (std::size_t i = first; i < next; ++i) {
+      Exchange& put = puts[i];
+      if (put.completed || !fabric.completed(to, put.number)) continue;
+      put.completed = true;
+      ++completed_;
+      std::ranges::fill(put.from, std::byte{0xCC});
+    }
+  }
+
+  void receive(int from, int to) {
+    Fabric& fabric = world_.fabric(to);
+    auto& puts = puts_[pair(from, to)];
+    std::size_t& first = first_unconsumed_[pair(from, to)];
+    while (first < puts.size() && puts[first].consumed) ++first;
+    for (std::size_t i = first; i < puts.size(); ++i) {
+      Exchange& put = puts[i];
+      if (put.consumed) continue;
+      if (!put.announced) {
+        if (!fabric.can_expect(from) || chance(20)) break;
+        if (fabric.expect(from, put.expected.size()) != i)
+          fail("expected numbers are not in order");
+        put.announced = true;
+      }
+      if (!fabric.arrived(from, i) || chance(30)) continue;
+      const std::span<std::byte> memory = window(to, put.second_window);
+      const auto region = memory.subspan(put.offset, put.expected.size());
+      if (!std::ranges::equal(region, put.expected))
+        fail(fmt::format("put {} from {} to {} arrived with wrong bytes", i, from, to));
+      std::ranges::fill(region, kConsumed);
+      fabric.consume(from, i);
+      put.consumed = true;
+      ++consumed_;
+    }
+    if (chance(20)) fabric.flush_acknowledgements();
+  }
+
+  std::span<std::byte> window(int rank, bool second) {
+    if (second) return second_[static_cast<std::size_t>(rank)];
+    return world_.memory(rank);
+  }
+
+  void one_step() {
+    apply_faults();
+    bool any = false;
+    for (int rank = 0; rank < world_.ranks(); ++rank) {
+      if (chance(20)) continue;
+      any = world_.fabric(rank).progress() || any;
+      if (world_.fabric(rank).failure()) fail(world_.fabric(rank).failure()->text);
+      for (int peer = 0; peer < world_.ranks(); ++peer) {
+        if (peer == rank || chance(30)) continue;
+        const std::size_t before = completed_ + consumed_;
+        send(rank, peer);
+        receive(peer, rank);
+        any = any || before != completed_ + consumed_;
+      }
+    }
+    if (!any) world_.network().advance(2 * kMillisecond);
+  }
+
+  bool finished() const { return completed_ == total_ && consumed_ == total_; }
+
+  void check_memory() {
+    for (int rank = 0; rank < world_.ranks(); ++rank)
+      for (const bool second : {false, true}) {
+        const std::span<std::byte> memory = window(rank, second);
+        for (int from = 0; from < world_.ranks(); ++from) {
+          for (const Exchange& put : puts_[pair(from, rank)]) {
+            if (put.second_window != second) continue;
+            const auto region = memory.subspan(put.offset, put.expected.size());
+            if (std::ranges::any_of(region, [](std::byte byte) { return byte != kConsumed; }))
+              fail(fmt::format("memory of rank {} was written after put {} from {} was consumed",
+                               rank, put.number, from));
+            std::ranges::fill(region, kGuard);
+          }
+        }
+        if (memory[0] != kGuard ||
+            std::memcmp(memory.data(), memory.data() + 1, memory.size() - 1) != 0)
+          fail(fmt::format("rank {} was written to outside of all puts", rank));
+      }
+  }
+
+  /// Wherever two ranks have a cable in common they have found it; no other rails are partners.
+  void check_partners() {
+    for (int rank = 0; rank < world_.ranks(); ++rank)
+      for (int peer = 0; peer < world_.ranks(); ++peer) {
+        if (rank == peer) continue;
+        for (int cable = 0; cable < static_cast<int>(rail_count_); ++cable) {
+          const auto mine = port_on(rank, cable);
+          const auto theirs = port_on(peer, cable);
+          if (!mine) continue;
+          const int expected = theirs ? theirs->rail : -1;
+          const int partner = world_.fabric(rank).partner(peer, mine->rail);
+          if (partner != expected)
+            fail(fmt::format("rail {} of rank {} is joined with rail {} of rank {}, not {}",
+                             mine->rail, rank, partner, peer, expected));
+        }
+      }
+  }
+
+  void check_counters() {
+    std::uint64_t bytes = 0;
+    for (const auto& puts : puts_)
+      for (const Exchange& put : puts) bytes += put.expected.size();
+    RailCounters all;
+    for (int rank = 0; rank < world_.ranks(); ++rank) {
+      Fabric& fabric = world_.fabric(rank);
+      if (fabric.oldest_open_call() != UINT64_MAX || !fabric.flushed())
+        fail(fmt::format("rank {} has something left in flight", rank));
+      for (const RailCounters& rail : fabric.counters()) {
+        all.chunks_sent += rail.chunks_sent;
+        all.chunks_received += rail.chunks_received;
+        all.bytes_received += rail.bytes_received;
+        all.replays += rail.replays;
+        all.duplicates += rail.duplicates;
+        all.fences += rail.fences;
+      }
+    }
+    if (all.bytes_received != bytes)
+      fail(fmt::format("{} bytes were counted as received, not {}", all.bytes_received, bytes));
+    if (all.chunks_sent - all.replays != all.chunks_received)
+      fail(fmt::format("{} chunks sent, {} of them again, but {} received", all.chunks_sent,
+                       all.replays, all.chunks_received));
+    result_.chunks = all.chunks_received;
+    result_.fences = all.fences;
+    result_.replays = all.replays;
+    result_.duplicates = all.duplicates;
+  }
+
+  Random engine_;
+  std::uint64_t rail_count_ = 0;
+  std::vector<std::vector<int>> cables_;  // as in WorldOptions
+  World world_;
+  std::vector<std::vector<std::byte>> second_;
+  std::vector<RemoteWindow> windows_;
+  std::vector<std::vector<Exchange>> puts_;
+  std::vector<std::size_t> sent_, first_open_, first_unconsumed_;  // by pair
+  std::vector<Fault> faults_;
+  std::uint64_t call_ = 0;
+  std::size_t total_ = 0;
+  std::size_t completed_ = 0;
+  std::size_t consumed_ = 0;
+  RunResult result_;
+};
+
+}  // namespace
+
+RunResult run_traffic(std::uint64_t seed) { return Traffic(seed).run(); }
+
+}  // namespace allrail::transport

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <ostream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coll/allgather/allgather.hpp"
+#include "coll/schedule/replay.hpp"
+#include "coll/schedule/shape.hpp"
+
+// Random shapes for the property tests. Everything comes from one seed, so that a failure can be
+// repeated from what it prints.
+namespace allrail::coll::allgather {
+
+/// GoogleTest would print the bytes of the struct.
+inline void PrintTo(const Algorithm& algorithm, std::ostream* out) { *out << algorithm.name; }
+
+}  // namespace allrail::coll::allgather
+
+namespace allrail::schedule::testing {
+
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed) : engine_(seed) {}
+  /// From low to high, both included. Modulo, not a distribution: the same with every library.
+  int number(int low, int high) {
+    return low + static_cast<int>(engine_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// Blocked, cyclic or fully irregular, with 1 to `ranks` nodes.
+inline NodeMap random_map(Generator& generator, int ranks) {
+  // Every other map has few nodes, so that nodes have room for several leaders.
+  const int nodes = generator.number(1, generator.number(0, 1) == 0 ? ranks : (ranks + 3) / 4);
+  const int kind = generator.number(0, 2);
+  std::vector<int> node_of(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    node_of[rank] = kind == 0      ? static_cast<int>(static_cast<long long>(rank) * nodes / ranks)
+                    : kind == 1    ? rank % nodes
+                    : rank < nodes ? rank
+                                   : generator.number(0, nodes - 1);
+  }
+  if (kind == 2) {  // the first ranks made every node occur; now mix
+    for (int rank = ranks - 1; rank > 0; --rank) {
+      std::swap(node_of[rank], node_of[generator.number(0, rank)]);
+    }
+  }
+  return NodeMap(std::move(node_of));
+}
+
+/// Equal, empty or uneven blocks up to `largest` bytes; packed, in another order, or with gaps.
+inline Shape random_shape(Generator& generator, NodeMap map, int ports, int leaders, int largest) {
+  const int ranks = map.ranks();
+  const int kind = generator.number(0, 3);
+  const int equal = generator.number(0, largest);
+  std::vector<std::uint64_t> bytes(ranks);
+  for (std::uint64_t& block : bytes) {
+    block = kind == 0   ? equal
+            : kind == 1 ? generator.number(0, 1) * equal
+                        : generator.number(0, largest);
+  }
+  Shape shape = packed_shape(std::move(map), std::move(bytes), ports, leaders);
+  if (generator.number(0, 2) == 0) {
+    std::vector<int> order(ranks);
+    std::iota(order.begin(), order.end(), 0);
+    for (int i = ranks - 1; i > 0; --i) {
+      std::swap(order[i], order[generator.number(0, i)]);
+    }
+    std::uint64_t offset = 0;
+    for (const int rank : order) {
+      offset += generator.number(0, 1) * 8;
+      shape.receive_offsets[rank] = offset;
+      offset += shape.bytes[rank];
+    }
+  }
+  return shape;
+}
+
+inline ReplayCall make_call(const coll::allgather::Algorithm& algorithm, Shape shape,
+                            bool zero_copy = false) {
+  std::vector<Schedule> schedules;
+  schedules.reserve(shape.bytes.size());
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    schedules.push_back(zero_copy ? coll::allgather::make_zero_copy_schedule(algorithm, shape, rank)
+                                  : coll::allgather::make_schedule(algorithm, shape, rank));
+  }
+  return {std::move(shape), std::move(schedules)};
+}
+
+inline std::string sentences(const std::vector<Violation>& violations) {
+  std::ostringstream text;
+  for (const Violation& violation : violations) {
+    text << "\n  " << violation.sentence;
+  }
+  return text.str();
+}
+
+inline std::string describe(const coll::allgather::Algorithm& algorithm, const Shape& shape,
+                            std::uint64_t seed) {
+  std::ostringstream text;
+  text << algorithm.name << ", " << shape.ranks() << " ranks on nodes";
+  for (const int node : shape.map.node_of) {
+    text << ' ' << node;
+  }
+  text << ", " << shape.ports << " ports, " << shape.leaders << " leaders, seed " << seed;
+  return text.str();
+}
+
+}  // namespace allrail::schedule::testing

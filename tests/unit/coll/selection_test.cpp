@@ -1,0 +1,55 @@
+// The table of choices: it answers everywhere with a schedule that exists, and by size and shape.
+#include "coll/selection.hpp"
+
+#include <gtest/gtest.h>
+
+#include "coll/allgather/allgather.hpp"
+
+namespace allrail::coll {
+namespace {
+
+Selection select(std::uint64_t bytes_per_rank, int nodes, int ranks_per_node = 1) {
+  SelectionFacts facts;
+  facts.bytes_per_rank = bytes_per_rank;
+  facts.nodes = nodes;
+  facts.ranks = nodes * ranks_per_node;
+  facts.smallest_node = facts.largest_node = ranks_per_node;
+  facts.rails = 2;
+  return select_allgather(facts);
+}
+
+TEST(Selection, AlwaysNamesAnAlgorithmAndAReason) {
+  for (int nodes = 1; nodes <= 64; ++nodes) {
+    for (const int ranks_per_node : {1, 2, 7}) {
+      for (std::uint64_t bytes = 0; bytes < (std::uint64_t{1} << 34); bytes = bytes * 3 + 1) {
+        const Selection selection = select(bytes, nodes, ranks_per_node);
+        ASSERT_NE(allgather::find_algorithm(selection.algorithm), nullptr)
+            << bytes << " bytes on " << nodes << " nodes";
+        ASSERT_GE(selection.ports, 1);
+        ASSERT_FALSE(selection.reason.empty());
+      }
+    }
+  }
+}
+
+TEST(Selection, FollowsTheSizeOfTheNodesBlock) {
+  EXPECT_EQ(select(8, 4).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(32 << 10, 4, 1).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(32 << 10, 4, 2).algorithm, "smp-ring") << "two ranks send twice as much";
+  EXPECT_EQ(select(64 << 10, 4).algorithm, "smp-ring");
+  EXPECT_EQ(select(64 << 10, 4).ports, 1) << "a second sender would queue behind the first";
+}
+
+TEST(Selection, DoublesOnlyAmongPowersOfTwo) {
+  EXPECT_EQ(select(16 << 10, 8).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(16 << 10, 6).algorithm, "smp-bruck");
+}
+
+TEST(Selection, GoesStraightBetweenUserBuffersWhereOneRankHasTheNode) {
+  EXPECT_EQ(select(kZeroCopyThresholdBytes, 4, 1).algorithm, "ring");
+  EXPECT_EQ(select(kZeroCopyThresholdBytes - 1, 4, 1).algorithm, "smp-ring");
+  EXPECT_EQ(select(kZeroCopyThresholdBytes, 4, 2).algorithm, "smp-ring");
+}
+
+}  // namespace
+}  // namespace allrail::coll

@@ -1,0 +1,68 @@
+// A job in one process: one rank per node, node segments in memory, fabrics over fake rails, and an
+// execution per rank. One thread drives them all, so that every run of a test is the same.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coll/execution.hpp"
+#include "coll/plan.hpp"
+#include "transport/fake/fake_network.hpp"
+
+namespace allrail::coll::testing {
+
+class SmallJob {
+ public:
+  explicit SmallJob(int ranks);
+  ~SmallJob();
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  /// Makes the plan of an allgather of equal blocks on every rank, and the links for it.
+  void plan(const std::string& algorithm, std::uint64_t bytes,
+            std::uint64_t zero_copy_threshold = UINT64_MAX);
+  /// Starts a call of that plan on one rank; `stamp` tells it from others.
+  void start(int rank, std::uint64_t stamp);
+  /// Lets all ranks go on until nothing more can happen, or for ten seconds of virtual time.
+  void run();
+  /// The same for 100 ms of virtual time, whatever there is to wait for.
+  void let_time_pass();
+  bool done(int rank) const { return at(rank).done; }
+  /// Ends the call of a rank that is done.
+  void finish(int rank);
+
+  DoneCounts& counts(int rank) { return *at(rank).counts; }
+  transport::Fabric& fabric(int rank) { return *at(rank).fabric; }
+  const CallMismatch* mismatch(int rank) const { return at(rank).execution->mismatch(); }
+  /// The block of `from` in the receive buffer of `rank`.
+  std::vector<std::byte> block(int rank, int from) const;
+  /// What such a block holds if it arrived, and what the receive buffers hold before a call.
+  std::vector<std::byte> sent_by(int from) const;
+  static constexpr std::byte kUntouched{0xEE};
+
+ private:
+  struct Rank {
+    Roster roster;
+    shm::NodeSegment segment;
+    std::unique_ptr<transport::Fabric> fabric;
+    Team team;
+    std::unique_ptr<DoneCounts> counts;
+    std::unique_ptr<ExecutionContext> context;
+    std::unique_ptr<Execution> execution;
+    std::unique_ptr<SlotRing> slots;
+    std::unique_ptr<CallPlan> plan;
+    std::vector<std::byte> send, receive;
+    std::uint64_t calls = 0;
+    bool started = false;
+    bool done = false;
+  };
+  Rank& at(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
+
+  std::unique_ptr<transport::FakeNetwork> network_;
+  std::vector<shm::SegmentLayout> layouts_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace allrail::coll::testing

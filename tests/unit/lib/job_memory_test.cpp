@@ -1,0 +1,99 @@
+// Node memory and zero-copy limits follow the least that any rank may share or lock.
+#include "lib/job_memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include "include/allrail/error.hpp"
+
+namespace allrail {
+namespace {
+
+constexpr std::uint64_t kMebi = 1024ULL * 1024;
+
+/// Two hosts with two ranks each, one node per host.
+struct TwoHosts {
+  std::vector<Card> cards{4};
+  coll::Roster roster{schedule::NodeMap(std::vector<int>{0, 0, 1, 1}), 0};
+
+  TwoHosts() {
+    for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+      cards[rank].host = rank < 2 ? "one" : "two";
+      cards[rank].shared_memory_bytes = 1024 * kMebi;
+      cards[rank].rail_ends.resize(2);
+    }
+  }
+};
+
+TEST(JobMemory, IsWhatIsWantedWhereNothingLimitsIt) {
+  const TwoHosts job;
+  const JobMemory memory = settle_memory(job.cards, job.roster, 64 * kMebi);
+  EXPECT_EQ(memory.node_bytes, 64 * kMebi);
+  EXPECT_EQ(memory.user_bytes, UINT64_MAX);
+  EXPECT_FALSE(memory.segment_is_cut);
+}
+
+TEST(JobMemory, FollowsTheSmallestSharedMemory) {
+  TwoHosts job;
+  job.cards[3].shared_memory_bytes = 20 * kMebi;
+  EXPECT_EQ(settle_memory(job.cards, job.roster, 64 * kMebi).node_bytes, 10 * kMebi);
+  job.cards[3].shared_memory_bytes = 0;
+  EXPECT_EQ(settle_memory(job.cards, job.roster, 64 * kMebi).node_bytes, kLeastNodeMemoryBytes);
+}
+
+TEST(JobMemory, FollowsTheLeastThatARankMayLock) {
+  TwoHosts job;
+  job.cards[0].lockable_bytes = 1024 * kMebi;
+  job.cards[2].lockable_bytes = 8 * kMebi;
+  const JobMemory memory = settle_memory(job.cards, job.roster, 64 * kMebi);
+  EXPECT_EQ(memory.limiting_rank, 2);
+  EXPECT_TRUE(memory.segment_is_cut);
+  EXPECT_EQ(memory.node_bytes, 2 * kMebi);
+  EXPECT_EQ(memory.user_bytes, 1 * kMebi);
+  // Everything that may be registered at once fits, and something is left for the links.
+  EXPECT_LT(2 * (memory.node_bytes + memory.user_bytes), 8 * kMebi);
+  const std::string text = segment_warning(memory, 64 * kMebi);
+  for (const char* part : {"rank 2", "8M", "ulimit -l", "2M", "64M", "256M"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+  }
+}
+
+TEST(JobMemory, FewerRailsMayLockMoreEach) {
+  TwoHosts job;
+  job.cards[1].lockable_bytes = 8 * kMebi;
+  job.cards[1].rail_ends.resize(1);
+  job.cards[2].lockable_bytes = 12 * kMebi;  // over two rails
+  const JobMemory memory = settle_memory(job.cards, job.roster, 64 * kMebi);
+  EXPECT_EQ(memory.limiting_rank, 2);
+  EXPECT_EQ(memory.node_bytes, 3 * kMebi);
+}
+
+TEST(JobMemory, ALimitThatIsLargeEnoughCutsOnlyWhatCallsRegister) {
+  TwoHosts job;
+  job.cards[1].lockable_bytes = 1024 * kMebi;
+  const JobMemory memory = settle_memory(job.cards, job.roster, 64 * kMebi);
+  EXPECT_FALSE(memory.segment_is_cut);
+  EXPECT_EQ(memory.node_bytes, 64 * kMebi);
+  EXPECT_EQ(memory.user_bytes, 128 * kMebi);
+  const std::string text = user_warning(memory, 200 * kMebi);
+  for (const char* part : {"rank 1", "1G", "ulimit -l", "128M", "200M", "1600M"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+  }
+}
+
+TEST(JobMemory, ALimitBelowTheSmallestSegmentIsAnErrorThatNamesIt) {
+  TwoHosts job;
+  job.cards[3].lockable_bytes = 64ULL * 1024;
+  try {
+    settle_memory(job.cards, job.roster, 64 * kMebi);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::ResourceLimit);
+    EXPECT_EQ(error.peer(), 3);
+    for (const char* part : {"rank 3", "65536", "4194304", "ulimit -l", "ALLRAIL_RAILS=tcp"}) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace allrail

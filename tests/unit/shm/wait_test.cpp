@@ -1,0 +1,175 @@
+// Sleeping on a flag: no wake-up is lost, sleeps are bounded, an abort ends them.
+#include "shm/wait.hpp"
+
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/clock.hpp"
+
+namespace allrail::shm {
+namespace {
+
+SegmentLayout layout_of(int ranks) {
+  SegmentLayout request;
+  request.ranks = ranks;
+  request.small_slot_bytes = 64;
+  request.large_slots = 0;
+  return lay_out(request);
+}
+
+/// Two ranks take turns and sleep at once whenever it is not their turn. With a lost wake-up a turn
+/// takes kMaxSleepMs, so the count of slow turns tells.
+int slow_turns(const NodeSegment& segment, int rank, std::uint64_t turns) {
+  int slow = 0;
+  for (std::uint64_t turn = 1; turn <= turns; ++turn) {
+    const Flag& other = segment.flag(0, 1 - rank);
+    // Rank 0 speaks first in every turn, rank 1 answers.
+    const std::uint64_t awaited = rank == 0 ? turn - 1 : turn;
+    const std::int64_t started_ns = base::now_ns();
+    while (!reached(other, awaited)) {
+      sleep_until(
+          segment, rank, [&] { return reached(other, awaited); }, kMaxSleepMs);
+    }
+    if (base::now_ns() - started_ns > (kMaxSleepMs - 5) * 1'000'000LL) ++slow;
+    raise(segment, 0, rank, turn, 0, 0);
+  }
+  return slow;
+}
+
+TEST(WaitTest, threads_lose_no_wake_up) {
+  auto views = NodeSegment::in_memory(layout_of(2));
+  int slow = 0;
+  std::thread other([&] { slow = slow_turns(views[1], 1, 10'000); });
+  const int slow_here = slow_turns(views[0], 0, 10'000);
+  other.join();
+  // A busy machine may hold a turn up now and then; a lost wake-up shows in a tenth of the turns.
+  EXPECT_LE(slow + slow_here, 5);
+}
+
+TEST(WaitTest, processes_lose_no_wake_up) {
+  auto views = NodeSegment::in_memory(layout_of(2));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(slow_turns(views[1], 1, 10'000) <= 5 ? 0 : 1);
+  EXPECT_LE(slow_turns(views[0], 0, 10'000), 5);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(WaitTest, sleepers_that_cannot_use_membarrier_are_woken_too) {
+  auto views = NodeSegment::in_memory(layout_of(2));
+  views[0].header().sleepers.fetch_add(1);  // what enable_sleep() does for such a process
+  std::thread other([&] { slow_turns(views[1], 1, 2'000); });
+  EXPECT_LE(slow_turns(views[0], 0, 2'000), 5);
+  other.join();
+}
+
+/// The moment that matters: one rank raises its flag while another lies down. Either the first sees
+/// a sleeper or the second sees the flag; without the fence of membarrier both may miss.
+TEST(WaitTest, raising_and_falling_asleep_never_miss_each_other) {
+  constexpr std::uint64_t kRounds = 100'000;
+  auto views = NodeSegment::in_memory(layout_of(2));
+  std::atomic<std::uint64_t> round_of_raiser{0}, round_of_sleeper{0};
+  std::vector<std::uint8_t> saw_sleeper(kRounds + 1), saw_flag(kRounds + 1);
+  const auto meet = [](std::atomic<std::uint64_t>& mine, std::atomic<std::uint64_t>& other,
+                       std::uint64_t round) {
+    mine.store(round);
+    for (int looks = 0; other.load() < round;) {
+      if (++looks > 1000) std::this_thread::yield();
+    }
+  };
+  std::thread raiser([&] {
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      meet(round_of_raiser, round_of_sleeper, 2 * round);
+      for (volatile std::uint64_t delay = round % 200; delay > 0;) delay = delay - 1;
+      views[0].flag(0, 0).value.store(round, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // as notify() does
+      saw_sleeper[round] = views[0].header().sleepers.load(std::memory_order_relaxed) != 0;
+      meet(round_of_raiser, round_of_sleeper, 2 * round + 1);
+    }
+  });
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    meet(round_of_sleeper, round_of_raiser, 2 * round);
+    {
+      const Sleeper sleeper(views[1], 1);
+      saw_flag[round] = reached(views[1].flag(0, 0), round);
+      meet(round_of_sleeper, round_of_raiser, 2 * round + 1);
+    }
+  }
+  raiser.join();
+  int missed = 0;
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    missed += saw_sleeper[round] == 0 && saw_flag[round] == 0;
+  }
+  EXPECT_EQ(missed, 0);
+}
+
+TEST(WaitTest, a_sleep_is_bounded) {
+  auto views = NodeSegment::in_memory(layout_of(1));
+  const std::int64_t started_ns = base::now_ns();
+  EXPECT_FALSE(sleep_until(
+      views[0], 0, [] { return false; }, 1'000'000));
+  EXPECT_LT(base::now_ns() - started_ns, 1'000'000'000);
+  EXPECT_FALSE(sleep_until(
+      views[0], 0, [] { return false; }, -1));
+  EXPECT_EQ(views[0].header().sleepers.load(), sleeps_by_membarrier() ? 0U : 1U);
+}
+
+TEST(WaitTest, an_abort_wakes_sleepers) {
+  auto views = NodeSegment::in_memory(layout_of(2));
+  std::thread breaker([&] {
+    while (views[1].line(0).sleeping.load() == 0) std::this_thread::yield();
+    views[1].set_abort(1, 0, "broken");
+  });
+  while (!views[0].aborted())
+    sleep_until(
+        views[0], 0, [] { return false; }, kMaxSleepMs);
+  breaker.join();
+  EXPECT_FALSE(sleep_until(
+      views[0], 0, [] { return false; }, kMaxSleepMs));
+}
+
+TEST(WaitTest, every_rank_that_sleeps_is_woken) {
+  constexpr int kRanks = 6;
+  auto views = NodeSegment::in_memory(layout_of(kRanks));
+  std::vector<std::thread> sleepers;
+  std::atomic<int> woken{0};
+  for (int rank = 1; rank < kRanks; ++rank) {
+    sleepers.emplace_back([&, rank] {
+      const Flag& flag = views[static_cast<std::size_t>(rank)].flag(0, 0);
+      while (!reached(flag, 1)) {
+        sleep_until(
+            views[static_cast<std::size_t>(rank)], rank, [&] { return reached(flag, 1); },
+            kMaxSleepMs);
+      }
+      ++woken;
+    });
+  }
+  ::usleep(20'000);
+  raise(views[0], 0, 0, 1, 0, 0);
+  for (auto& sleeper : sleepers) sleeper.join();
+  EXPECT_EQ(woken.load(), kRanks - 1);
+}
+
+TEST(BackoffTest, spins_then_yields_then_asks_to_sleep) {
+  Backoff backoff({3, 2});
+  for (int look = 0; look < 4; ++look) EXPECT_FALSE(backoff.pause());
+  backoff.pause();  // a yield that took long goes to sleep at once
+  EXPECT_TRUE(backoff.pause());
+  EXPECT_TRUE(backoff.pause());
+  backoff.restart();
+  EXPECT_FALSE(backoff.pause());
+}
+
+TEST(BackoffTest, ranks_without_a_core_of_their_own_hardly_spin) {
+  EXPECT_GT(WaitPolicy::choose(false).spins, WaitPolicy::choose(true).spins);
+  EXPECT_LT(WaitPolicy::choose(true).spins, 100);
+  EXPECT_GT(WaitPolicy::choose(true).yields, 0);
+}
+
+}  // namespace
+}  // namespace allrail::shm

@@ -1,0 +1,436 @@
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "include/allrail/error.hpp"
+#include "tests/unit/tcp/test_rails.hpp"
+#include "transport/tcp/tcp_rail.hpp"
+
+namespace allrail::transport {
+namespace {
+
+std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
+  std::vector<std::byte> data(bytes);
+  std::uint64_t state = seed * 2 + 1;
+  for (std::byte& one : data) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    one = static_cast<std::byte>(state >> 56);
+  }
+  return data;
+}
+
+Chunk make_chunk(std::span<const std::byte> from, std::uint64_t offset, std::uint32_t immediate) {
+  Chunk chunk;
+  chunk.from = from.data();
+  chunk.bytes = static_cast<std::uint32_t>(from.size());
+  chunk.offset = offset;
+  chunk.immediate = immediate;
+  return chunk;
+}
+
+/// Sends `data` in chunks of `chunk_bytes` to the same place of the peer's primary window.
+bool transfer(TestJob& job, int from, int to, std::span<const std::byte> data,
+              std::size_t chunk_bytes) {
+  const std::size_t count = (data.size() + chunk_bytes - 1) / chunk_bytes;
+  const std::uint64_t completed_before = job[from].events.completed[to];
+  std::size_t posted = 0;
+  return job.poll_until([&] {
+    while (posted < count) {
+      const auto piece = data.subspan(posted * chunk_bytes,
+                                      std::min(chunk_bytes, data.size() - posted * chunk_bytes));
+      if (!job[from].rail->post(
+              to, make_chunk(piece, posted * chunk_bytes, static_cast<std::uint32_t>(posted)))) {
+        break;
+      }
+      ++posted;
+    }
+    return job[from].events.completed[to] - completed_before == count;
+  });
+}
+
+TEST(TcpRail, SaysWhatItIs) {
+  TestJob job(2, 64);
+  EXPECT_EQ(job[0].rail->index(), 3);
+  EXPECT_EQ(job[0].rail->name(), "127.0.0.2");
+  EXPECT_LE(job[0].rail->address().size(), 256U);
+  EXPECT_GE(job[0].rail->event_descriptor(), 0);
+  EXPECT_FALSE(job[0].rail->is_up(1));
+  EXPECT_FALSE(job[0].rail->post(1, Chunk()));
+  EXPECT_FALSE(job[0].rail->post_control(1, {}));
+}
+
+TEST(TcpRail, RefusesAddressesThatAreNone) {
+  TestJob job(2, 64);
+  auto address = job[1].rail->address();
+  EXPECT_THROW(job[0].rail->connect(1, std::span(address).first(5)), Error);
+  address[0] = std::byte{42};
+  EXPECT_THROW(job[0].rail->connect(1, address), Error);
+  EXPECT_THROW(job[0].rail->connect(0, job[0].rail->address()), Error);
+  EXPECT_THROW(job[0].rail->connect(2, job[0].rail->address()), Error);
+}
+
+TEST(TcpRail, MovesBigTransfersBothWays) {
+  constexpr std::size_t kBytes = 64U << 20;
+  TestJob job(2, kBytes);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  for (const std::size_t chunk_bytes : {std::size_t{1} << 20, std::size_t{40'000}}) {
+    const auto up = pattern(kBytes, chunk_bytes);
+    const auto down = pattern(kBytes / 2, chunk_bytes + 1);
+    ASSERT_TRUE(transfer(job, 0, 1, up, chunk_bytes));
+    ASSERT_TRUE(transfer(job, 1, 0, down, chunk_bytes));
+    EXPECT_TRUE(job[1].memory == up);
+    EXPECT_TRUE(std::equal(down.begin(), down.end(), job[0].memory.begin()));
+  }
+  EXPECT_EQ(job[0].events.downs[1], 0);
+}
+
+TEST(TcpRail, ReportsManySmallChunksOnceAndInOrder) {
+  constexpr std::uint32_t kCount = 20'000;
+  TestJob job(2, kCount * 8);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  const auto data = pattern(kCount * 8, 3);
+  ASSERT_TRUE(transfer(job, 0, 1, data, 8));
+  std::vector<std::uint32_t> expected(kCount);
+  std::iota(expected.begin(), expected.end(), 0U);
+  EXPECT_EQ(job[1].events.arrived[0], expected);
+  EXPECT_TRUE(job[1].memory == data);
+}
+
+TEST(TcpRail, KeepsMoreThanTheSocketTakesInTheQueue) {
+  constexpr std::size_t kChunkBytes = 1U << 20;
+  TestJob job(2, 64 * kChunkBytes);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  const auto data = pattern(64 * kChunkBytes, 4);
+  for (std::size_t i = 0; i < 64; ++i) {
+    const auto piece = std::span(data).subspan(i * kChunkBytes, kChunkBytes);
+    ASSERT_TRUE(
+        job[0].rail->post(1, make_chunk(piece, i * kChunkBytes, static_cast<std::uint32_t>(i))));
+  }
+  EXPECT_FALSE(job[0].rail->flushed());
+  const std::string text = "control messages pass through the same queue";
+  ASSERT_TRUE(job[0].rail->post_control(1, std::as_bytes(std::span(text))));
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.completed[1] == 64; }));
+  EXPECT_TRUE(job[0].rail->flushed());
+  EXPECT_EQ(job[1].events.controls[0], std::vector<std::string>{text});
+  EXPECT_TRUE(job[1].memory == data);
+}
+
+TEST(TcpRail, LimitsChunksAndControlMessagesInFlight) {
+  TestJob job(2, 1 << 20);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  const auto data = pattern(1 << 20, 5);
+  int posted = 0;
+  while (posted < 1000 && job[0].rail->post(1, make_chunk(data, 0, 0))) ++posted;
+  EXPECT_EQ(posted, job[0].rail->queue_depth());
+  int controls = 0;
+  while (controls < 1000 && job[0].rail->post_control(1, std::span(data).first(512))) ++controls;
+  EXPECT_GT(controls, 0);
+  EXPECT_LT(controls, 1000);
+  EXPECT_FALSE(job[0].rail->post_control(1, std::span(data).first(513)));
+  ASSERT_TRUE(job.poll_until([&] {
+    return job[0].events.completed[1] == static_cast<std::uint64_t>(posted) &&
+           job[1].events.controls[0].size() == static_cast<std::size_t>(controls);
+  }));
+}
+
+TEST(TcpRail, AcknowledgesASingleChunkWithoutFurtherTraffic) {
+  TestJob job(2, 64);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  const auto data = pattern(64, 6);
+  ASSERT_TRUE(job[0].rail->post(1, make_chunk(data, 0, 11)));
+  EXPECT_TRUE(job.poll_until([&] { return job[0].events.completed[1] == 1; }));
+  // And at once when told to.
+  ASSERT_TRUE(job[0].rail->post(1, make_chunk(data, 0, 12)));
+  while (job[1].events.arrived[0].size() < 2) job[1].rail->poll(job[1].events);
+  job[1].rail->flush_acknowledgements();
+  job[0].rail->poll(job[0].events);
+  EXPECT_EQ(job[0].events.completed[1], 2U);
+}
+
+TEST(TcpRail, ThrowsUnwantedPayloadAway) {
+  TestJob job(2, 1 << 20);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  job[1].events.wanted = [](int, std::uint32_t immediate) { return immediate != 1; };
+  const auto data = pattern(1 << 20, 7);
+  const std::vector<std::byte> zeros(1 << 20);
+  ASSERT_TRUE(job[0].rail->post(1, make_chunk(data, 0, 1)));
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.completed[1] == 1; }));
+  EXPECT_TRUE(job[1].memory == zeros);
+  EXPECT_TRUE(job[1].events.arrived[0].empty());
+  ASSERT_TRUE(job[0].rail->post(1, make_chunk(data, 0, 2)));
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.completed[1] == 2; }));
+  EXPECT_TRUE(job[1].memory == data);
+}
+
+TEST(TcpRail, WritesIntoRegisteredWindowsOnly) {
+  TestJob job(2, 64);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  std::vector<std::byte> window(1000);
+  const RemoteKey key = job[1].rail->register_window(window);
+  const auto data = pattern(1000, 8);
+  Chunk chunk = make_chunk(data, 0, 1);
+  chunk.primary = false;
+  chunk.window = key;
+  ASSERT_TRUE(job[0].rail->post(1, chunk));
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.completed[1] == 1; }));
+  EXPECT_TRUE(window == data);
+
+  job[1].rail->unregister_window(key);
+  std::fill(window.begin(), window.end(), std::byte{0});
+  ASSERT_TRUE(job[0].rail->post(1, chunk));
+  ASSERT_TRUE(job.poll_until([&] { return job[1].events.downs[0] == 1; }));
+  EXPECT_EQ(job[1].events.last_reason, "the peer wrote into a window that is not registered");
+  EXPECT_TRUE(window == std::vector<std::byte>(1000));
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.ups[1] == 2 && job.linked(0, 1); }));
+
+  chunk = make_chunk(data, 0, 2);  // longer than the primary window
+  ASSERT_TRUE(job[0].rail->post(1, chunk));
+  ASSERT_TRUE(job.poll_until([&] { return job[1].events.downs[0] == 2; }));
+  EXPECT_EQ(job[1].events.last_reason, "the peer wrote beyond the end of a window");
+}
+
+TEST(TcpRail, UnregisteringUnderAChunkTakesTheLinkDown) {
+  constexpr std::size_t kBytes = 8U << 20;
+  TestJob job(2, 64);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  std::vector<std::byte> window(kBytes);
+  const auto data = pattern(kBytes, 9);
+  Chunk chunk = make_chunk(data, 0, 1);
+  chunk.primary = false;
+  chunk.window = job[1].rail->register_window(window);
+  ASSERT_TRUE(job[0].rail->post(1, chunk));
+  ASSERT_TRUE(job.poll_until([&] { return window[0] == data[0] && window[100] == data[100]; }));
+  ASSERT_TRUE(job[1].events.arrived[0].empty());
+  job[1].rail->unregister_window(chunk.window);
+  std::fill(window.begin(), window.end(), std::byte{0});
+  ASSERT_TRUE(job.poll_until([&] { return job[1].events.downs[0] == 1; }));
+  EXPECT_TRUE(window == std::vector<std::byte>(kBytes));
+  EXPECT_TRUE(job[1].events.arrived[0].empty());
+}
+
+TEST(TcpRail, ConnectsAgainAfterCloseFromEitherSide) {
+  TestJob job(2, 1 << 20);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  const auto data = pattern(1 << 20, 10);
+  for (int round = 0; round < 4; ++round) {
+    const int closer = round % 2;
+    const int other = 1 - closer;
+    ASSERT_TRUE(job[other].rail->post(closer, make_chunk(data, 0, 1)));
+    const int downs = job[closer].events.downs[other];
+    const std::size_t arrived = job[closer].events.arrived[other].size();
+    job[closer].rail->close(other, job[closer].events);
+    EXPECT_FALSE(job[closer].rail->is_up(other));
+    EXPECT_FALSE(job[closer].rail->post(other, make_chunk(data, 0, 1)));
+    ASSERT_TRUE(job.poll_until(
+        [&] { return job[other].events.downs[closer] == round / 2 + 1 && job.linked(0, 1); }));
+    EXPECT_EQ(job[closer].events.downs[other], downs) << "the closer was told what it knows";
+    EXPECT_EQ(job[closer].events.arrived[other].size(), arrived);
+    ASSERT_TRUE(transfer(job, 0, 1, data, 50'000));
+    EXPECT_TRUE(job[1].memory == data);
+  }
+}
+
+TEST(TcpRail, ForgetsAndConnectsAnew) {
+  TestJob job(2, 64);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  job[0].rail->forget(1);
+  ASSERT_TRUE(job.poll_until([&] { return job[1].events.downs[0] == 1; }));
+  job.poll_for(std::chrono::milliseconds(300));
+  EXPECT_FALSE(job[1].rail->is_up(0));
+  job.connect(0, 1);
+  EXPECT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+}
+
+TEST(TcpRail, KeepsAConnectionThatComesBeforeItIsWanted) {
+  TestJob job(2, 64);
+  job[0].rail->connect(1, job[1].rail->address());
+  ASSERT_TRUE(job.poll_until([&] { return job[0].rail->is_up(1); }));
+  const auto data = pattern(64, 11);
+  ASSERT_TRUE(job[0].rail->post(1, make_chunk(data, 0, 1)));
+  job.poll_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(job[1].events.ups[0], 0);
+  EXPECT_TRUE(job[1].events.arrived[0].empty());
+  job[1].rail->connect(0, job[0].rail->address());
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.completed[1] == 1; }));
+  EXPECT_TRUE(job[1].memory == data);
+}
+
+TEST(TcpRail, ReportsEveryFailingConnectAndGoesOnTrying) {
+  TestJob job(2, 64);
+  const auto address = job[1].rail->address();
+  const auto replacement_address = [&] {
+    job[1].rail.reset();
+    return address;
+  }();
+  job[0].rail->connect(1, replacement_address);
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.downs[1] == 1; }));
+  EXPECT_NE(job[0].events.last_reason.find("cannot connect to 127.0.0.2:"), std::string::npos)
+      << job[0].events.last_reason;
+  EXPECT_NE(job[0].events.last_reason.find("refused"), std::string::npos);
+  EXPECT_TRUE(job.poll_until([&] { return job[0].events.downs[1] == 3; }))
+      << "the fabric is to learn that this pair of rails does not answer";
+  EXPECT_EQ(job[0].events.ups[1], 0);
+  EXPECT_EQ(job[0].events.answers[1], 0);
+}
+
+TEST(TcpRail, TriesAnotherRailOfThePeerWhereItIsTold) {
+  TestJob job(2, 64);
+  const std::unique_ptr<Rail> other = job.make_rail(1, 5);
+  RecordedEvents at_other;
+  const auto gone = [&] {
+    const auto address = job[1].rail->address();
+    job[1].rail.reset();
+    return address;
+  }();
+  job[0].rail->connect(1, gone);
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.downs[1] == 1; }));
+  // Not wanted there yet: the peer has answered, and its end waits.
+  job[0].rail->connect(1, other->address());
+  ASSERT_TRUE(job.poll_until([&] {
+    other->poll(at_other);
+    return job[0].events.answers[1] == 1 && job[0].events.ups[1] == 1;
+  }));
+  EXPECT_EQ(at_other.ups[0], 0);
+  other->connect(0, job[0].rail->address());
+  ASSERT_TRUE(job.poll_until([&] {
+    other->poll(at_other);
+    return at_other.ups[0] == 1;
+  }));
+  EXPECT_EQ(job[0].events.rail_of_peer[1], 5);
+  EXPECT_EQ(at_other.rail_of_peer[0], 3) << "the number of the rail that connected";
+  // A link that is up stays.
+  job[0].rail->connect(1, gone);
+  job.poll_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(job[0].rail->is_up(1));
+}
+
+TEST(TcpRail, ReportsAPeerThatIsGoneAfterItsLastWords) {
+  TestJob job(2, 64);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  const std::string text = "goodbye";
+  ASSERT_TRUE(job[1].rail->post_control(0, std::as_bytes(std::span(text))));
+  job[1].rail.reset();
+  const auto data = pattern(64, 12);
+  // The first provokes a reset, the second meets it: sending fails before receiving does.
+  (void)job[0].rail->post(1, make_chunk(data, 0, 1));
+  (void)job[0].rail->post(1, make_chunk(data, 0, 2));
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.downs[1] == 1; }));
+  EXPECT_EQ(job[0].events.controls[1], std::vector<std::string>{text});
+  EXPECT_EQ(job[0].events.completed[1], 0U);
+}
+
+TEST(TcpRail, MayBeClosedFromInsideAnEvent) {
+  TestJob job(2, 1 << 16);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  job[1].events.on_arrival = [&](int peer, std::uint32_t immediate) {
+    if (immediate == 5) job[1].rail->close(peer, job[1].events);
+  };
+  const auto data = pattern(100, 13);
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(job[0].rail->post(1, make_chunk(data, 0, i)));
+  }
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.downs[1] == 1; }));
+  EXPECT_EQ(job[1].events.arrived[0], (std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+}
+
+TEST(TcpRail, ServesManyPeers) {
+  constexpr int kSize = 8;
+  constexpr std::size_t kBytes = 100'000;
+  TestJob job(kSize, kBytes * kSize);
+  for (int a = 0; a < kSize; ++a) {
+    for (int b = a + 1; b < kSize; ++b) job.connect(a, b);
+  }
+  ASSERT_TRUE(job.poll_until([&] {
+    for (int a = 0; a < kSize; ++a) {
+      for (int b = 0; b < kSize; ++b) {
+        if (a != b && !job[a].rail->is_up(b)) return false;
+      }
+    }
+    return true;
+  }));
+  std::vector<std::vector<std::byte>> data;
+  for (int a = 0; a < kSize; ++a) {
+    data.push_back(pattern(kBytes, static_cast<std::uint64_t>(a)));
+    std::copy(data.back().begin(), data.back().end(),
+              job[a].memory.begin() + static_cast<std::ptrdiff_t>(kBytes) * a);
+  }
+  for (int a = 0; a < kSize; ++a) {
+    for (int b = 0; b < kSize; ++b) {
+      if (a == b) continue;
+      const auto offset = kBytes * static_cast<std::size_t>(a);
+      ASSERT_TRUE(job[a].rail->post(b, make_chunk(data[static_cast<std::size_t>(a)], offset, 1)));
+    }
+  }
+  ASSERT_TRUE(job.poll_until([&] {
+    for (int a = 0; a < kSize; ++a) {
+      for (int b = 0; b < kSize; ++b) {
+        if (a != b && job[a].events.completed[b] != 1) return false;
+      }
+    }
+    return true;
+  }));
+  for (int a = 1; a < kSize; ++a) EXPECT_TRUE(job[a].memory == job[0].memory) << "rank " << a;
+}
+
+bool sleep_on(Rail& rail, int timeout_ms) {
+  rail.prepare_sleep();
+  pollfd waited{rail.event_descriptor(), POLLIN, 0};
+  return ::poll(&waited, 1, timeout_ms) == 1;
+}
+
+TEST(TcpRail, WakesSleepersForEverythingThatHappens) {
+  TestJob job(2, 64U << 20);
+  const auto until = [&](const std::function<bool()>& done) {
+    // Each rail is polled only after its descriptor said that there is something to do.
+    const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(10));
+    job.poll();
+    while (!done()) {
+      if (deadline.passed()) return false;
+      for (int rank = 0; rank < 2; ++rank) {
+        if (sleep_on(*job[rank].rail, 1)) job[rank].rail->poll(job[rank].events);
+      }
+    }
+    return true;
+  };
+  job.connect(0, 1);
+  ASSERT_TRUE(until([&] { return job.linked(0, 1); }));
+  const auto data = pattern(64U << 20, 14);
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    const auto piece = std::span(data).subspan(i * (4U << 20), 4U << 20);
+    ASSERT_TRUE(job[0].rail->post(1, make_chunk(piece, i * (4U << 20), i)));
+  }
+  ASSERT_TRUE(until([&] { return job[0].events.completed[1] == 16; }));
+  EXPECT_TRUE(job[1].memory == data);
+  // Nothing is left to do: the descriptors are quiet, but for a timer that was set before.
+  job.poll_for(std::chrono::milliseconds(5));
+  int wakes = 0;
+  for (int i = 0; i < 10; ++i) {
+    for (int rank = 0; rank < 2; ++rank) {
+      if (!sleep_on(*job[rank].rail, 20)) continue;
+      ++wakes;
+      job[rank].rail->poll(job[rank].events);
+    }
+  }
+  EXPECT_LE(wakes, 4);
+  job[1].rail->close(0, job[1].events);
+  ASSERT_TRUE(until([&] { return job[0].events.downs[1] == 1 && job.linked(0, 1); }));
+}
+
+}  // namespace
+}  // namespace allrail::transport

@@ -1,0 +1,146 @@
+#include "transport/striping.hpp"
+
+#include <gtest/gtest.h>
+
+#include "transport/fabric.hpp"
+
+namespace allrail::transport {
+namespace {
+
+TEST(ChunkBytes, UpToTheThresholdAPutIsOneChunk) {
+  const FabricOptions options;
+  EXPECT_EQ(chunk_bytes_of(1, 4, options, 1U << 20), 1U);
+  EXPECT_EQ(chunk_bytes_of(options.stripe_threshold_bytes, 4, options, 1U << 20), 16U * 1024);
+}
+
+TEST(ChunkBytes, EveryRailGetsAboutEightChunks) {
+  const FabricOptions options;
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20), 64U * 1024);
+  EXPECT_EQ(chunk_bytes_of(17 * 1024, 4, options, 1U << 20), 17U * 1024 / 4);
+  EXPECT_EQ(chunk_bytes_of(64U << 20, 2, options, 1U << 20), 256U * 1024);
+}
+
+TEST(ChunkBytes, AreEvenWhereAFewBytesWouldBeLeft) {
+  const FabricOptions options;
+  EXPECT_EQ(cut_put(16448, chunk_bytes_of(16448, 2, options, 1U << 20)).count, 2U);
+  EXPECT_EQ(cut_put(65600, chunk_bytes_of(65600, 2, options, 1U << 20)).count, 8U);
+}
+
+TEST(ChunkBytes, TheSettingWins) {
+  FabricOptions options;
+  options.chunk_bytes = 5000;
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20), 5000U);
+}
+
+TEST(ChunkBytes, CutsCoverThePutOnceInFewEnoughChunks) {
+  const FabricOptions options;
+  for (std::uint64_t bytes = 1; bytes < (std::uint64_t{1} << 33); bytes = bytes * 7 / 3 + 1)
+    for (int rails = 1; rails <= kMaxRails; ++rails) {
+      const Cut cut = cut_put(bytes, chunk_bytes_of(bytes, rails, options, 1U << 30));
+      ASSERT_LE(cut.count, static_cast<std::uint32_t>(kMaxChunksPerPut)) << bytes;
+      std::uint64_t sum = 0;
+      for (std::uint32_t i = 0; i < cut.count; ++i) {
+        ASSERT_EQ(cut.offset(i), sum);
+        ASSERT_GT(cut.bytes(i), 0U);
+        sum += cut.bytes(i);
+      }
+      ASSERT_EQ(sum, bytes);
+    }
+}
+
+TEST(RateMeter, MeasuresASteadyStream) {
+  RateMeter meter;
+  RateMeter::Stamp first = meter.posted(0);
+  RateMeter::Stamp second = meter.posted(0);
+  for (int i = 1; i <= 40; ++i) {  // 1000 bytes every microsecond, two in flight
+    meter.completed(i * 1000, first, 1000, true);
+    first = second;
+    second = meter.posted(i * 1000);
+  }
+  EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e7);
+}
+
+TEST(RateMeter, ForgetsAFasterPast) {
+  RateMeter meter;
+  std::int64_t now_ns = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto stamp = meter.posted(now_ns);
+    meter.completed(now_ns += 1000, stamp, 1000, true);
+  }
+  EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6);
+  for (int i = 0; i < 16; ++i) {
+    const auto stamp = meter.posted(now_ns);
+    meter.completed(now_ns += 10'000, stamp, 1000, true);
+  }
+  EXPECT_NEAR(meter.bytes_per_second(), 1e8, 1e6);
+}
+
+TEST(RateMeter, DoesNotBelieveAShortBurst) {
+  RateMeter meter;
+  std::int64_t now_ns = 0;
+  for (int i = 0; i < 64; ++i) {  // every sixteenth chunk meets a full bucket
+    const auto stamp = meter.posted(now_ns);
+    meter.completed(now_ns += i % 16 == 0 ? 100 : 1000, stamp, 1000, true);
+  }
+  EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6);
+}
+
+TEST(RateMeter, SmallPutsDoNotLowerTheRate) {
+  RateMeter meter;
+  meter.completed(1000, meter.posted(0), 1000, true);
+  for (int i = 0; i < 100; ++i) {
+    const auto stamp = meter.posted(i * 10'000 + 1000);
+    meter.completed(i * 10'000 + 6000, stamp, 8, false);
+  }
+  EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6);
+}
+
+TEST(ChunkBytes, AreShortOnSlowRails) {
+  const FabricOptions options;
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, 62.5e6), 32U * 1024);
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, 1e6), 8U * 1024);
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, 5e9), 64U * 1024);
+  EXPECT_EQ(chunk_bytes_of(64U << 20, 2, options, 1U << 20, 1e6), 64U * 1024)
+      << "a put has at most 1,024 chunks, however slow the rail";
+}
+
+TEST(RoundTrip, QueueingOnABusyRailDoesNotRaiseIt) {
+  RoundTripMeter meter;
+  meter.completed(1000, true);
+  for (int i = 0; i < 100; ++i) meter.completed(9000, false);
+  EXPECT_EQ(meter.round_trip_ns(), 1000);
+  for (int i = 0; i < 8; ++i) meter.completed(5000, true);
+  EXPECT_EQ(meter.round_trip_ns(), 5000) << "a longer path must be believed at last";
+}
+
+TEST(Window, HasBounds) {
+  EXPECT_EQ(link_window_bytes(1000, 0, 0), kMinWindowBytes);
+  EXPECT_EQ(link_window_bytes(1000, 1e9, 100'000), kMinWindowBytes);
+  EXPECT_EQ(link_window_bytes(1000, 1e9, 1'000'000), 2'000'000U);
+  EXPECT_EQ(link_window_bytes(1000, 1e12, 1'000'000'000), kMaxWindowBytes);
+  EXPECT_EQ(link_window_bytes(8U << 20, 1e9, 1000), 16U << 20);
+}
+
+TEST(ChooseRail, TakesTheOneThatFinishesFirst) {
+  const RailChoice rails[] = {{true, true, 1e9, 3000}, {true, true, 1e9, 1000}};
+  EXPECT_EQ(choose_rail(rails, 1000, 100'000), 1);
+}
+
+TEST(ChooseRail, WithoutRoomOrLinksNothingIsTaken) {
+  const RailChoice rails[] = {{true, false, 1e9, 0}, {false, true, 1e9, 0}};
+  EXPECT_EQ(choose_rail(rails, 1000, 100'000), -1);
+}
+
+TEST(ChooseRail, ASlowRailLeavesTheEndToTheFastOne) {
+  const RailChoice rails[] = {{true, false, 1e9, 2000}, {true, true, 1e8, 0}};
+  EXPECT_EQ(choose_rail(rails, 1000, 1000), -1);
+  EXPECT_EQ(choose_rail(rails, 1000, 20'000), 1) << "in the middle of a put it helps";
+}
+
+TEST(ChooseRail, UnknownRatesAreEqual) {
+  const RailChoice rails[] = {{true, false, 0, 2000}, {true, true, 0, 0}};
+  EXPECT_EQ(choose_rail(rails, 1000, 1000), 1);
+}
+
+}  // namespace
+}  // namespace allrail::transport
