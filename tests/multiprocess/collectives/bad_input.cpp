@@ -1,0 +1,229 @@
+// Modes with calls that are wrong: each must be an Error on every rank, soon.
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <map>
+#include <thread>
+
+#include "tests/multiprocess/collectives/probe_support.hpp"
+
+namespace probe {
+namespace {
+
+using allrail::CallOptions;
+using allrail::Communicator;
+using Bytes = std::vector<unsigned char>;
+
+constexpr std::size_t kBytes = 1000;
+
+struct Case {
+  Communicator& communicator;
+  bool odd;           // this rank does it differently
+  std::size_t ranks;  // of the job
+  std::size_t me;
+  Bytes send;
+  Bytes receive;
+
+  std::vector<std::size_t> counts(std::size_t each = kBytes) const {
+    return std::vector<std::size_t>(ranks, each);
+  }
+  void right() { communicator.allgather(send, receive); }
+  void with(const CallOptions& options) { communicator.allgather(send, receive, options); }
+};
+
+CallOptions by(const std::string& algorithm, int ports = 0, int leaders = 0) {
+  CallOptions options;
+  options.algorithm = algorithm;
+  options.ports = ports;
+  options.leaders = leaders;
+  return options;
+}
+
+using Table = std::map<std::string, std::function<void(Case&)>>;
+
+/// What one rank can see by itself.
+const Table& local_cases() {
+  static const Table kTable = {
+      {"receive-size",
+       [](Case& c) {
+         if (c.odd) c.receive.pop_back();
+         c.right();
+       }},
+      {"null-send",
+       [](Case& c) {
+         const std::span<const unsigned char> null(static_cast<unsigned char*>(nullptr), kBytes);
+         c.odd ? c.communicator.allgather(null, c.receive) : c.right();
+       }},
+      {"null-receive",
+       [](Case& c) {
+         const std::span<unsigned char> null(static_cast<unsigned char*>(nullptr),
+                                             kBytes * c.ranks);
+         c.odd ? c.communicator.allgather(c.send, null) : c.right();
+       }},
+      {"overlap",
+       [](Case& c) {
+         const std::size_t place = c.me * kBytes + (c.me == 0 ? 1 : -1);
+         const auto mine = std::span(c.receive).subspan(place, kBytes);
+         c.odd ? c.communicator.allgather(mine, c.receive) : c.right();
+       }},
+      {"algorithm", [](Case& c) { c.with(by(c.odd ? "quickest" : "ring")); }},
+      {"ports", [](Case& c) { c.with(by("ring", c.odd ? 65 : 1)); }},
+      {"negative-ports", [](Case& c) { c.with(by("ring", c.odd ? -1 : 1)); }},
+      {"counts-length",
+       [](Case& c) {
+         auto counts = c.counts();
+         if (c.odd) counts.pop_back();
+         c.communicator.allgatherv(c.send, c.receive, counts);
+       }},
+      {"own-count",
+       [](Case& c) {
+         auto counts = c.counts();
+         if (c.odd) counts[c.me] -= 1, counts[(c.me + 1) % c.ranks] += 1;
+         c.communicator.allgatherv(c.send, c.receive, counts);
+       }},
+      {"displacement-overlap",
+       [](Case& c) {
+         auto places = c.counts();
+         for (std::size_t rank = 0; rank < c.ranks; ++rank) places[rank] = rank * kBytes;
+         if (c.odd) places[1] -= 1;
+         c.communicator.allgatherv(c.send, c.receive, c.counts(), places);
+       }},
+      {"displacement-outside",
+       [](Case& c) {
+         auto places = c.counts();
+         for (std::size_t rank = 0; rank < c.ranks; ++rank) places[rank] = rank * kBytes;
+         if (c.odd) places.back() += 1;
+         c.communicator.allgatherv(c.send, c.receive, c.counts(), places);
+       }},
+      {"count-overflow",
+       [](Case& c) {
+         auto counts = c.counts();
+         if (c.odd) counts[(c.me + 1) % c.ranks] = std::numeric_limits<std::size_t>::max() - 5;
+         c.communicator.allgatherv(c.send, c.receive, counts);
+       }},
+  };
+  return kTable;
+}
+
+/// What only shows between ranks: each of the calls is right by itself.
+const Table& mismatches() {
+  static const Table kTable = {
+      {"sizes",
+       [](Case& c) {
+         if (c.odd) c.send.resize(kBytes + 8), c.receive.resize((kBytes + 8) * c.ranks);
+         c.right();
+       }},
+      {"large-sizes",
+       [](Case& c) {
+         const std::size_t bytes = c.odd ? 2'000'000 : 1'000'000;
+         c.send.resize(bytes), c.receive.resize(bytes * c.ranks);
+         c.right();
+       }},
+      {"small-and-large",
+       [](Case& c) {
+         const std::size_t bytes = c.odd ? 2'000'000 : 8;
+         c.send.resize(bytes), c.receive.resize(bytes * c.ranks);
+         c.right();
+       }},
+      {"zero-size",
+       [](Case& c) {
+         if (c.odd) c.send.clear(), c.receive.clear();
+         c.right();
+       }},
+      {"algorithms", [](Case& c) { c.with(by(c.odd ? "ring" : "bruck")); }},
+      {"smp-and-flat", [](Case& c) { c.with(by(c.odd ? "smp-ring" : "direct")); }},
+      {"ports", [](Case& c) { c.with(by("ring", c.odd ? 2 : 1)); }},
+      {"leaders", [](Case& c) { c.with(by("smp-ring", 1, c.odd ? 2 : 1)); }},
+      {"barrier", [](Case& c) { c.odd ? c.communicator.barrier() : c.right(); }},
+      {"barriers-of-others", [](Case& c) { c.odd ? c.right() : c.communicator.barrier(); }},
+      {"order",
+       [](Case& c) {
+         if (c.odd) c.communicator.barrier();
+         c.right();
+         if (!c.odd) c.communicator.barrier();
+       }},
+      {"one-call-more",
+       [](Case& c) {
+         c.right();
+         if (c.odd) c.right();
+         c.communicator.barrier();
+       }},
+      {"operation",
+       [](Case& c) {
+         c.odd ? c.communicator.allgatherv(c.send, c.receive, c.counts()) : c.right();
+       }},
+      {"counts",
+       [](Case& c) {
+         auto counts = c.counts();
+         if (c.odd) counts[(c.me + 1) % c.ranks] -= 1, counts[(c.me + 2) % c.ranks] += 1;
+         c.communicator.allgatherv(c.send, c.receive, counts);
+       }},
+  };
+  return kTable;
+}
+
+}  // namespace
+
+int run_bad_input(const Arguments& arguments) {
+  auto communicator = Communicator::world();
+  const std::string name = arguments.text("case", "");
+  const Table& table = arguments.mode() == "mismatch" ? mismatches() : local_cases();
+  if (name.empty()) {
+    for (const auto& entry : table) say(entry.first);
+    return 0;
+  }
+  const auto odd_rank = arguments.number("rank", 1);  // -1: all of them
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const auto me = static_cast<std::size_t>(communicator.rank());
+  Case context{communicator,  odd_rank < 0 || odd_rank == communicator.rank(),
+               ranks,         me,
+               Bytes(kBytes), Bytes(kBytes * ranks)};
+  for (int call = 0; call < arguments.number("before", 3); ++call) context.right();
+  communicator.barrier();
+  sleep_seconds(0.1);  // an Error of another rank could end the barrier of this one
+  const std::string prefix = "rank " + std::to_string(me);
+  const double began = now_seconds();
+  bool failed = false;
+  for (const char* turn : {" error: ", " again: "}) {
+    try {
+      turn[1] == 'e' ? table.at(name)(context) : communicator.barrier();
+      say(prefix + turn + "none");
+    } catch (const allrail::Error& error) {
+      failed = true;
+      say(prefix + turn + describe(error));
+    }
+    if (turn[1] == 'e') say(prefix + " after " + std::to_string(now_seconds() - began));
+  }
+  return failed ? kErrorCode : 0;
+}
+
+/// The second thread of rank 0 gets an Error, and nothing else happens.
+int run_two_threads(const Arguments&) {
+  auto communicator = Communicator::world();
+  communicator.barrier();
+  const std::string prefix = "rank " + std::to_string(communicator.rank());
+  if (communicator.rank() != 0) {
+    sleep_seconds(1);
+    communicator.barrier();
+  } else {
+    std::thread first([&] { communicator.barrier(); });
+    sleep_seconds(0.3);
+    try {
+      communicator.barrier();
+      say(prefix + " error: none");
+    } catch (const allrail::Error& error) {
+      say(prefix + " error: " + describe(error));
+    }
+    first.join();
+  }
+  Caller caller(communicator);
+  for (std::uint64_t call = 1; call <= 5; ++call) {
+    Exchange exchange = same_from_all(communicator.size(), kBytes * call * call);
+    exchange.number = call;
+    caller.make(exchange);
+  }
+  say(prefix + " goes on");
+  return 0;
+}
+
+}  // namespace probe

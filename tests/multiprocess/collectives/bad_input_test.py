@@ -1,0 +1,304 @@
+"""Wrong calls, wrong settings and missing resources: each a clear Error on every rank, soon."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from support import PROBE, RUN, Skip, check_clean, environment, expect, job, main, reports
+from harness import run
+
+SOON_S = 3.0  # the promise is one second on idle processors
+
+
+def names_of(mode):
+    result = job(1, None, mode)
+    expect(result.code == 0, "the list of cases", result)
+    return result.out.split()
+
+
+def check_case(mode, name, ranks, nodes, odd, before=3):
+    what = "%s %s, rank %d of %d on nodes %s, after %d calls" % (
+        mode,
+        name,
+        odd,
+        ranks,
+        nodes,
+        before,
+    )
+    result = job(
+        ranks, nodes, mode, "case=" + name, "rank=%d" % odd, "before=%d" % before, limit=20
+    )
+    found = reports(result, ranks)
+    for rank, one in found.items():
+        expect(one.code is not None, "rank %d: %r; %s" % (rank, one, what), result)
+        if one.after is None:
+            continue  # told while it was still in the call before
+        expect(one.after < SOON_S, "soon: rank %d: %r; %s" % (rank, one, what), result)
+        expect(len(one.text) > 20, "a sentence: rank %d: %r; %s" % (rank, one, what), result)
+        expect(
+            one.again in ("aborted", "invalid-argument", "mismatch"),
+            "dead afterwards: rank %d: %r; %s" % (rank, one, what),
+            result,
+        )
+    check_clean()
+    return found, what, result
+
+
+def check_local_cases(nodes):
+    for name in names_of("bad"):
+        found, what, result = check_case("bad", name, 4, nodes, 1)
+        expect(found[1].code == "invalid-argument", "%r; %s" % (found[1], what), result)
+        for rank in (0, 2, 3):
+            one = found[rank]
+            expect(
+                one.code == "aborted" and "rank 1" in one.text,
+                "rank %d: %r; %s" % (rank, one, what),
+                result,
+            )
+            expect(
+                found[1].text in one.text,
+                "the same reason: rank %d: %r; %s" % (rank, one, what),
+                result,
+            )
+
+
+def test_wrong_arguments_one_node():
+    check_local_cases(None)
+
+
+def test_wrong_arguments_four_nodes():
+    check_local_cases("4")
+
+
+def test_wrong_arguments_everywhere():
+    """The same mistake on all ranks, as a program makes it."""
+    for name in names_of("bad"):
+        found, what, result = check_case("bad", name, 3, "2", -1)
+        for rank, one in found.items():
+            expect(
+                one.code in ("invalid-argument", "aborted"),
+                "rank %d: %r; %s" % (rank, one, what),
+                result,
+            )
+
+
+def check_mismatches(ranks, nodes, odd, before):
+    for name in names_of("mismatch"):
+        if name == "leaders" and nodes not in (None, "2"):
+            continue  # more leaders than there are ranks on a node mean the same as one
+        found, what, result = check_case("mismatch", name, ranks, nodes, odd, before)
+        codes = {one.code for one in found.values()}
+        expect(codes == {"mismatch"}, "%s; %s" % (codes, what), result)
+        expect(
+            any("every rank must make the same" in one.text for one in found.values()), what, result
+        )
+        expect(all("rank" in one.text for one in found.values()), "names ranks: " + what, result)
+
+
+def test_mismatch_one_node():
+    check_mismatches(4, None, 1, 3)
+
+
+def test_mismatch_four_nodes():
+    check_mismatches(4, "4", 2, 3)
+
+
+def test_mismatch_two_nodes():
+    check_mismatches(6, "2", 4, 0)
+
+
+def test_mismatch_many_calls():
+    check_mismatches(5, "3+1+1", 0, 40)
+
+
+def test_two_threads():
+    for nodes in (None, "3"):
+        result = job(3, nodes, "two-threads")
+        found = reports(result, 3)
+        expect(
+            found[0].code == "invalid-argument" and "two threads" in found[0].text,
+            "%r" % found[0],
+            result,
+        )
+        expect(
+            result.code == 0 and result.out.count(" goes on") == 3,
+            "and nothing else happens",
+            result,
+        )
+
+
+# ---- settings ----
+
+
+def check_start(code, words, ranks=3, nodes=None, env=None, soon=5.0, **others):
+    """No rank starts: each says why."""
+    what = "%s, nodes %s, ranks %d" % (env, nodes, ranks)
+    result = job(ranks, nodes, "loop", "bytes=64", "seconds=1", env=env, **others)
+    for rank, one in reports(result, ranks).items():
+        expect(one.code == code, "rank %d: %r; %s" % (rank, one, what), result)
+        for word in words:
+            expect(word in one.text, "rank %d says %r: %r; %s" % (rank, word, one, what), result)
+    expect(result.seconds < soon, "soon: " + what, result)
+    check_clean()
+
+
+def test_bad_settings():
+    check_start("bad-configuration", ("nosuch0", "ALLRAIL_RAILS"), env={"ALLRAIL_RAILS": "nosuch0"})
+    check_start(
+        "bad-configuration", ("192.0.2.77", "ALLRAIL_RAILS"), env={"ALLRAIL_RAILS": "192.0.2.77"}
+    )
+    check_start("bad-configuration", ("ALLRAIL_RAILS", "twice"), env={"ALLRAIL_RAILS": "lo,lo"})
+    check_start("bad-configuration", ("ALLRAIL_PORTS", "many"), env={"ALLRAIL_PORTS": "many"})
+    check_start(
+        "bad-configuration", ("ALLRAIL_NODE_MEMORY", "1K"), env={"ALLRAIL_NODE_MEMORY": "1K"}
+    )
+    check_start("bad-configuration", ("ALLRAIL_TIMEOUT", "soon"), env={"ALLRAIL_TIMEOUT": "soon"})
+    check_start("bad-configuration", ("ALLRAIL_NODES",), env={"ALLRAIL_NODES": "7"})
+    for nodes in ("3+1+2", "0,1", "cyclic:4", "1+0+2", "0,2,0", "x", "cyclic:0"):
+        check_start("bad-configuration", ("ALLRAIL_NODES", nodes), env={"ALLRAIL_NODES": nodes})
+    result = job(2, None, "loop", "bytes=64", "seconds=0.1", env={"ALLRAIL_RALIS": "lo"})
+    expect(
+        result.code == 0 and "ALLRAIL_RALIS" in result.err,
+        "an unknown setting is a warning",
+        result,
+    )
+
+
+def test_bad_algorithm_setting():
+    result = job(
+        3, None, "loop", "bytes=64", "seconds=1", env={"ALLRAIL_ALGORITHM_ALLGATHER": "quickest"}
+    )
+    for rank, one in reports(result, 3).items():
+        expect(
+            one.code in ("bad-configuration", "invalid-argument", "aborted")
+            and "quickest" in one.text
+            and "smp-ring" in one.text,
+            "rank %d: %r" % (rank, one),
+            result,
+        )
+
+
+def test_settings_differ():
+    script = 'if [ "$PMIX_RANK" = 1 ]; then export %s; fi; exec "$@"'
+    for setting in (
+        "ALLRAIL_PORTS=3",
+        "ALLRAIL_NODES=3",
+        "ALLRAIL_CHUNK=8K",
+        "ALLRAIL_NODE_MEMORY=2M",
+        "ALLRAIL_ALGORITHM_ALLGATHER=ring",
+    ):
+        check_start(
+            "mismatch",
+            ("rank 0", "rank 1", setting.split("=")[0]),
+            env={"ALLRAIL_NODES": None},
+            wrapper=("sh", "-c", script % setting, "sh"),
+        )
+
+
+def test_rails_differ():
+    """A number of rails that is not the same everywhere is allowed: the smaller one counts."""
+    script = 'if [ "$PMIX_RANK" = 1 ]; then export ALLRAIL_RAILS=127.0.0.1; fi; exec "$@"'
+    result = job(3, "3", "loop", "bytes=100000", "seconds=1", wrapper=("sh", "-c", script, "sh"))
+    expect(result.code == 0, "one rail here, two there", result)
+
+
+def in_namespaces(script, *flags):
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        raise Skip("only root can make namespaces here")
+    prefix = ["unshare", *flags, "sh", "-c", script + ' && exec "$@"', "sh"]
+    probe = subprocess.run([*prefix, "true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if probe.returncode != 0:
+        raise Skip("cannot prepare it here: " + probe.stdout.decode().strip())
+    return prefix
+
+
+def test_rail_down():
+    script = (
+        "ip link set lo up && ip link add down0 type veth peer name down1"
+        " && ip address add 10.77.0.1/24 dev down0"
+    )
+    prefix = in_namespaces(script, "--net")
+    check_start(
+        "bad-configuration", ("down0", "down"), env={"ALLRAIL_RAILS": "down0"}, prefix=prefix
+    )
+    check_start(
+        "bad-configuration",
+        ("down0", "down"),
+        env={"ALLRAIL_RAILS": "127.0.0.1,down0"},
+        prefix=prefix,
+    )
+
+
+def test_shared_memory_full():
+    prefix = in_namespaces("mount -t tmpfs -o size=1m none /dev/shm", "--mount")
+    for ranks, nodes, makers in ((4, "2", (0, 2)), (3, None, (0,)), (2, "2", (0, 1))):
+        result = job(ranks, nodes, "loop", "bytes=64", "seconds=1", prefix=prefix)
+        for rank, one in reports(result, ranks).items():
+            if rank in makers:
+                expect(
+                    one.code == "resource-limit"
+                    and "ALLRAIL_NODE_MEMORY" in one.text
+                    and "/dev/shm" in one.text,
+                    "rank %d: %r" % (rank, one),
+                    result,
+                )
+            else:
+                expect(
+                    one.code == "bootstrap" and "see its output" in one.text,
+                    "rank %d: %r" % (rank, one),
+                    result,
+                )
+        expect(result.seconds < 5, "soon", result)
+
+
+def test_shared_memory_small():
+    prefix = in_namespaces("mount -t tmpfs -o size=64m none /dev/shm", "--mount")
+    for ranks, nodes in ((4, "2"), (4, None), (8, "8")):
+        result = job(
+            ranks,
+            nodes,
+            "grid",
+            "algorithms=auto,ring,smp-bruck",
+            "sizes=8,5000,1000001",
+            prefix=prefix,
+        )
+        expect(result.code == 0 and "grid done" in result.out, "smaller slots: %s" % nodes, result)
+
+
+def test_few_descriptors():
+    """Too few open files: an Error, or it works; never a hang or a crash."""
+    for limit in (10, 16, 24, 40):
+        script = 'ulimit -n %d; exec "$@"' % limit
+        result = job(
+            4, "4", "loop", "bytes=64", "seconds=0.2", wrapper=("sh", "-c", script, "sh"), limit=40
+        )
+        for rank, one in reports(result, 4).items():
+            done = any(" done" in line for line in one.lines)
+            expect(
+                done or one.code is not None, "rank %d, %d files: %r" % (rank, limit, one), result
+            )
+        print(
+            "%d files: %s, %.1f s"
+            % (limit, {one.code for one in reports(result, 4).values()}, result.seconds)
+        )
+        check_clean()
+
+
+def test_no_server():
+    lines = run([RUN, "-n", "2", "env"]).out.splitlines()
+    stale = dict(line.split("=", 1) for line in lines if line.startswith("PMIX_"))
+    result = run([PROBE, "loop", "bytes=64", "seconds=0.1"], env=environment(**stale), limit=40)
+    expect(
+        result.code == 42 and " error: bootstrap " in result.out,
+        "stale variables are an error",
+        result,
+    )
+    result = run([PROBE, "loop", "bytes=64", "seconds=0.1"], env=environment(), limit=40)
+    expect(
+        result.code == 0 and "rank 0 done" in result.out, "no variables: a job of one rank", result
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

@@ -1,0 +1,39 @@
+// A rank for the tests of collectives, of faults and of bad input. Links the public library only.
+//   collective-probe MODE NAME=VALUE...
+// Exit codes: 0 as expected, 1 wrong bytes, 2 no such mode, 42 an Error, which is printed as
+// `rank R error: CODE peer P at SECONDS: TEXT`.
+#include <cstdlib>
+#include <iostream>
+
+#include "tests/multiprocess/collectives/probe_support.hpp"
+
+namespace {
+
+int run(const probe::Arguments& arguments) {
+  const std::string& mode = arguments.mode();
+  if (mode == "grid") return probe::run_grid(arguments);
+  if (mode == "sequence") return probe::run_sequence(arguments);
+  if (mode == "huge") return probe::run_huge(arguments);
+  if (mode == "loop") return probe::run_loop(arguments);
+  if (mode == "leave") return probe::run_leave(arguments);
+  if (mode == "bad" || mode == "mismatch") return probe::run_bad_input(arguments);
+  if (mode == "two-threads") return probe::run_two_threads(arguments);
+  std::cerr << "collective-probe: no mode '" << mode << "'\n";
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* rank = std::getenv("PMIX_RANK");
+  const std::string prefix = std::string("rank ") + (rank != nullptr ? rank : "0");
+  try {
+    return run(probe::Arguments(argc, argv));
+  } catch (const probe::WrongBytes& wrong) {
+    probe::say(prefix + " " + wrong.what());
+    return 1;
+  } catch (const allrail::Error& error) {
+    probe::say(prefix + " error: " + probe::describe(error));
+    return probe::kErrorCode;
+  }
+}

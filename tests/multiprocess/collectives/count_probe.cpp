@@ -1,0 +1,74 @@
+// A rank that counts what Allrail takes of the system: bytes that it keeps, and what its calls
+// allocate, lock and ask of the kernel. Links the public library only.
+//   count-probe kept
+//   count-probe quiet bytes=N algorithm=NAME calls=N
+// Each call of `quiet` is entered by one rank, in turn, a moment later than by the others.
+// Only the thread that makes the calls is counted. Exit code 77 where counting is impossible: a
+// sanitizer has these functions for itself, or the kernel reports no system calls.
+#include <cstdlib>
+#include <iostream>
+
+#include "tests/multiprocess/collectives/counters.hpp"
+#include "tests/multiprocess/collectives/probe_support.hpp"
+
+namespace {
+
+constexpr int kCannotCount = 77;
+
+int run_kept() {
+  const std::size_t before = counters::live_bytes();
+  const auto communicator = allrail::Communicator::world();
+  const std::size_t kept = counters::live_bytes() - before;
+  probe::say("rank " + std::to_string(communicator.rank()) + " keeps " + std::to_string(kept));
+  return 0;
+}
+
+int run_quiet(const probe::Arguments& arguments) {
+  auto communicator = allrail::Communicator::world();
+  const auto bytes = static_cast<std::size_t>(arguments.number("bytes", 64));
+  const auto calls = static_cast<int>(arguments.number("calls", 2000));
+  allrail::CallOptions options;
+  options.algorithm = arguments.text("algorithm", "auto");
+  if (options.algorithm == "auto") options.algorithm.clear();
+  std::vector<unsigned char> send(bytes, 1);
+  std::vector<unsigned char> receive(bytes * static_cast<std::size_t>(communicator.size()));
+  const auto call = [&](int number) {
+    if (number % 2 == 0) {
+      communicator.barrier();
+    } else {
+      communicator.allgather(std::span<const unsigned char>(send),
+                             std::span<unsigned char>(receive), options);
+    }
+  };
+  // Slots, vectors and links have been used once, by both kinds of calls.
+  for (int i = 0; i < 300; ++i) call(i);
+  int without_system_call = 0;
+  for (int i = 0; i < calls; ++i) {
+    // Long enough for the others to enter, too short for them to fall asleep.
+    if (i / 2 % communicator.size() == communicator.rank()) probe::sleep_seconds(0.0001);
+    const std::uint64_t before = counters::system_calls();
+    if (!counters::start()) return kCannotCount;
+    call(i);
+    counters::stop();
+    if (counters::system_calls() == before) ++without_system_call;
+  }
+  probe::say("rank " + std::to_string(communicator.rank()) + " allocations " +
+             std::to_string(counters::allocations()) + " locks " +
+             std::to_string(counters::locks()) + " without " + std::to_string(without_system_call) +
+             " calls " + counters::system_call_text());
+  communicator.barrier();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!counters::can_count()) return kCannotCount;
+  try {
+    const probe::Arguments arguments(argc, argv);
+    return arguments.mode() == "kept" ? run_kept() : run_quiet(arguments);
+  } catch (const allrail::Error& error) {
+    probe::say("error: " + probe::describe(error));
+    return probe::kErrorCode;
+  }
+}

@@ -1,0 +1,106 @@
+"""What Allrail takes of the system: counts, no times."""
+
+import re
+import sys
+
+from support import Skip, expect, job, main
+
+CANNOT_COUNT = 77
+# By their numbers on x86-64. What a rank that has to wait may call; poll looks for dead processes
+# once the wait is long.
+WAITING = {7: "poll", 24: "sched_yield", 202: "futex", 324: "membarrier"}
+# Where the clock cannot be read without the kernel.
+CLOCK = {228: "clock_gettime"}
+RAILS = {
+    0: "read",
+    1: "write",
+    19: "readv",
+    20: "writev",
+    44: "sendto",
+    45: "recvfrom",
+    46: "sendmsg",
+    47: "recvmsg",
+    55: "getsockopt",
+    232: "epoll_wait",
+    233: "epoll_ctl",
+    281: "epoll_pwait",
+    286: "timerfd_settime",
+    288: "accept4",
+}
+
+
+def counted(ranks, nodes, *words, env=None):
+    result = job(ranks, nodes, *words, env=env)
+    if result.code == CANNOT_COUNT:
+        raise Skip("system calls cannot be counted here")
+    expect(result.code == 0, "%d ranks on nodes %s: %s" % (ranks, nodes, " ".join(words)), result)
+    return result
+
+
+def quiet(ranks, nodes, allowed, algorithm="auto", size=64):
+    """Makes calls of a known plan; returns how many of them made no system call at all."""
+    result = counted(
+        ranks, nodes, "quiet", "algorithm=%s" % algorithm, "bytes=%d" % size, "calls=1000"
+    )
+    what = "%s of %d bytes, %d ranks on nodes %s" % (algorithm, size, ranks, nodes)
+    lines = re.findall(
+        r"rank \d+ allocations (\d+) locks (\d+) without (\d+) calls ?(.*)", result.out
+    )
+    expect(len(lines) == ranks, what + ": a rank said nothing", result)
+    allowed = {**allowed, **CLOCK}
+    for allocations, locks, _, calls in lines:
+        expect(allocations == "0", what + ": it allocates", result)
+        expect(locks == "0", what + ": it takes locks", result)
+        numbers = {int(call.split(":")[0]) for call in calls.split()}
+        expect(numbers <= set(allowed), "%s: system calls %s" % (what, numbers), result)
+    print("%s: %s" % (what, result.out.strip()))
+    return sum(int(without) for _, _, without, _ in lines)
+
+
+def test_quiet_alone():
+    """One rank waits for nobody."""
+    for size in (0, 8, 4096):
+        expect(quiet(1, None, {}, size=size) == 1000, "a call of one rank made system calls")
+
+
+def test_quiet_one_node():
+    """Ranks of a node talk through memory: no system call while they need not yield or sleep.
+
+    In turn one rank comes a moment later than the other, and then has nothing to wait for.
+    """
+    for algorithm in ("auto", "direct", "smp-direct"):
+        without = quiet(2, None, WAITING, algorithm)
+        expect(without > 0, "no call of %s was without system calls" % algorithm)
+
+
+def test_quiet_two_nodes():
+    """Over TCP the rails make theirs, and nobody else makes any."""
+    for ranks, nodes in ((2, "2"), (3, "2+1")):
+        for algorithm in ("auto", "smp-ring", "bruck"):
+            quiet(ranks, nodes, {**WAITING, **RAILS}, algorithm)
+
+
+def kept(nodes, ranks_per_node):
+    ranks = nodes * ranks_per_node
+    result = counted(ranks, str(nodes), "kept", env={"ALLRAIL_NODE_MEMORY": "1M"})
+    found = [int(number) for number in re.findall(r"rank \d+ keeps (\d+)", result.out)]
+    expect(len(found) == ranks, "a rank said nothing", result)
+    print("%d nodes of %d ranks: %d to %d bytes" % (nodes, ranks_per_node, min(found), max(found)))
+    return ranks, min(found), max(found)
+
+
+def test_kept_after_start():
+    """With as many nodes and ranks per node together, twice the ranks keep no more than the map."""
+    few, least_of_few, most_of_few = kept(12, 2)
+    many, least_of_many, most_of_many = kept(7, 7)
+    the_map = 4 * (many - few)
+    # The least is that of a rank without links. A leader's differs by some kilobytes from run to
+    # run, with what its links are doing when it is counted; a table of ranks is larger than that.
+    limit = least_of_few + the_map + 1000
+    expect(least_of_many <= limit, "%d bytes, at most %d are allowed" % (least_of_many, limit))
+    limit = most_of_few + the_map + 8000
+    expect(most_of_many <= limit, "%d bytes, at most %d are allowed" % (most_of_many, limit))
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

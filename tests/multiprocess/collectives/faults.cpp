@@ -1,0 +1,158 @@
+// Modes in which something happens to a rank: loop, leave.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <stdexcept>
+
+#include <unistd.h>
+
+#include "tests/multiprocess/collectives/probe_support.hpp"
+
+namespace probe {
+namespace {
+
+allrail::CallOptions options_of(const Arguments& arguments) {
+  allrail::CallOptions options;
+  options.algorithm = arguments.text("algorithm", "");
+  options.ports = static_cast<int>(arguments.number("ports", 0));
+  options.leaders = static_cast<int>(arguments.number("leaders", 0));
+  return options;
+}
+
+std::string prefix(const allrail::Communicator& communicator) {
+  return "rank " + std::to_string(communicator.rank());
+}
+
+void check_blocks(std::span<const unsigned char> whole, std::size_t bytes, std::size_t skip,
+                  std::uint64_t call) {
+  for (std::size_t rank = 0; rank * bytes < whole.size(); ++rank) {
+    const auto block = whole.subspan(rank * bytes + skip, bytes - skip);
+    if (const auto wrong = find_wrong_byte(block, static_cast<int>(rank), call); wrong >= 0) {
+      throw WrongBytes("wrong byte in call " + std::to_string(call) + ": byte " +
+                       std::to_string(wrong) + " of the block of rank " + std::to_string(rank));
+    }
+  }
+}
+
+/// Says now and then how far this rank is and what its rails have carried, for whoever breaks them.
+class Progress {
+ public:
+  Progress(allrail::Communicator& communicator, double every_s)
+      : communicator_(communicator), every_s_(every_s), last_(now_seconds()), said_(last_) {}
+
+  void after_call(std::uint64_t call) {
+    if (every_s_ <= 0) return;
+    const double now = now_seconds();
+    longest_s_ = std::max(longest_s_, now - last_);
+    last_ = now;
+    if (now - said_ < every_s_) return;
+    std::ostringstream line;
+    line << prefix(communicator_) << " progress {\"call\": " << call
+         << ", \"longest_s\": " << longest_s_ << ", \"rails\": [";
+    const char* comma = "";
+    for (const auto& rail : communicator_.rail_statistics()) {
+      line << comma << "{\"sent\": " << rail.bytes_sent << ", \"received\": " << rail.bytes_received
+           << ", \"fences\": " << rail.fences << ", \"replays\": " << rail.replays
+           << ", \"reconnects\": " << rail.reconnects << "}";
+      comma = ", ";
+    }
+    line << "]}";
+    say(line.str());
+    said_ = now;
+    longest_s_ = 0;
+  }
+
+ private:
+  allrail::Communicator& communicator_;
+  double every_s_, last_, said_, longest_s_ = 0;
+};
+
+/// Allgathers of each size in turn, until rank 0 says in its block that it is time to end: after so
+/// many seconds or calls, or when there is a file of the name that `until` gives.
+std::uint64_t loop_until_told(allrail::Communicator& communicator, const Arguments& arguments) {
+  constexpr std::size_t kFlagBytes = 8;
+  const auto sizes = arguments.numbers("bytes", "1024");
+  const auto late = arguments.number("sleep_rank", -1);
+  const auto last_call = static_cast<std::uint64_t>(arguments.number("calls", 0));
+  const std::string until = arguments.text("until", "");
+  const auto options = options_of(arguments);
+  std::vector<unsigned char> send, whole;
+  Progress progress(communicator, arguments.seconds("report", 0));
+  const double end = now_seconds() + arguments.seconds("seconds", 1);
+  for (std::uint64_t call = 1;; ++call) {
+    const auto bytes = static_cast<std::size_t>(sizes[call % sizes.size()]);
+    send.resize(bytes);
+    whole.resize(bytes * static_cast<std::size_t>(communicator.size()));
+    if (call == 20 && late == communicator.rank()) sleep_seconds(arguments.seconds("sleep", 0));
+    const bool over = now_seconds() > end || call == last_call ||
+                      (!until.empty() && ::access(until.c_str(), F_OK) == 0);
+    send[0] = over ? 1 : 0;
+    fill_pattern(std::span(send).subspan(kFlagBytes), communicator.rank(), call);
+    communicator.allgather(send, whole, options);
+    check_blocks(whole, bytes, kFlagBytes, call);
+    progress.after_call(call);
+    if (whole[0] == 1) return call;
+    if (arguments.number("pause_us", 0) > 0) {
+      sleep_seconds(1e-6 * arguments.seconds("pause_us", 0));
+    }
+  }
+}
+
+}  // namespace
+
+int run_loop(const Arguments& arguments) {
+  auto communicator = allrail::Communicator::world();
+  communicator.barrier();
+  say(prefix(communicator) + " ready, pid " + std::to_string(::getpid()));
+  try {
+    const std::uint64_t calls = loop_until_told(communicator, arguments);
+    say(prefix(communicator) + " done, calls " + std::to_string(calls));
+    return 0;
+  } catch (const allrail::Error& error) {
+    say(prefix(communicator) + " error: " + describe(error));
+  }
+  try {
+    communicator.barrier();
+    say(prefix(communicator) + " again: no error");
+  } catch (const allrail::Error& error) {
+    say(prefix(communicator) + " again: " + describe(error));
+  }
+  return kErrorCode;
+}
+
+/// One rank leaves in the way that `how` says; the others leave later, or call once more.
+int run_leave(const Arguments& arguments) {
+  const std::string how = arguments.text("how", "end");
+  const auto leaver = arguments.number("rank", 1);
+  auto communicator = allrail::Communicator::world();
+  const int me = communicator.rank();
+  std::vector<unsigned char> send(static_cast<std::size_t>(arguments.number("bytes", 1024)));
+  std::vector<unsigned char> whole(send.size() * static_cast<std::size_t>(communicator.size()));
+  for (std::uint64_t call = 1; call <= 30; ++call) {
+    fill_pattern(send, me, call);
+    communicator.allgather(send, whole, options_of(arguments));
+    check_blocks(whole, send.size(), 0, call);
+  }
+  if (me == leaver) {
+    say(prefix(communicator) + " leaves");
+    if (how == "_exit") ::_exit(0);
+    if (how == "exit") std::exit(0);
+    if (how == "abort") std::abort();
+    return 0;
+  }
+  sleep_seconds(arguments.seconds("wait", 1));
+  if (arguments.number("call", 0) != 0) {
+    try {
+      communicator.allgather(send, whole, options_of(arguments));
+      say(prefix(communicator) + " call: no error");
+    } catch (const allrail::Error& error) {
+      say(prefix(communicator) + " error: " + describe(error));
+      return kErrorCode;
+    }
+  }
+  say(prefix(communicator) + " ends");
+  return 0;
+}
+
+}  // namespace probe

@@ -1,0 +1,347 @@
+"""Ranks that die, stop, come late or leave; strangers; timeouts."""
+
+import glob
+import os
+import random
+import re
+import signal
+import socket
+import sys
+import time
+
+from support import (
+    PROBE,
+    check_clean,
+    end_job,
+    expect,
+    job,
+    main,
+    marked_processes,
+    reports,
+    seeds,
+    start_job,
+    wait_until,
+)
+
+
+def wait_for_pids(process, ranks):
+    """Reads the lines in which the ranks say that they are ready."""
+    pids = {}
+    while len(pids) < ranks:
+        line = process.stdout.readline().decode()
+        expect(line, "the job ended before its ranks were ready")
+        if match := re.match(r"rank (\d+) ready, pid (\d+)", line):
+            pids[int(match[1])] = int(match[2])
+    return pids
+
+
+# ---- a rank dies ----
+
+
+def kill_one(seed, ranks, nodes, size, algorithms, limit_s=1.0):
+    chance = random.Random("%d %s %s %d" % (seed, ranks, nodes, size))
+    algorithm = chance.choice(algorithms)
+    victim = chance.randrange(ranks)
+    delay = chance.uniform(0, 0.25)
+    what = (
+        "seed %d: %d ranks on nodes %s, %d bytes, algorithm '%s', rank %d killed after %.4f s"
+        % (seed, ranks, nodes, size, algorithm, victim, delay)
+    )
+    began = time.monotonic()
+    process = start_job(
+        ranks, nodes, "loop", "bytes=%d" % size, "seconds=30", "algorithm=" + algorithm
+    )
+    pids = wait_for_pids(process, ranks)
+    time.sleep(delay)
+    os.kill(pids[victim], signal.SIGKILL)
+    killed = time.monotonic()
+    result = end_job(process, began, 25)
+    expect(
+        re.search(r"rank %d \(pid \d+\) was killed by signal 9" % victim, result.err), what, result
+    )
+    expect(
+        result.code in (137, 42),
+        "the code of whichever rank was seen to fail first: " + what,
+        result,
+    )
+    slowest = 0.0
+    for rank, one in reports(result, ranks).items():
+        if rank == victim:
+            continue
+        expect(
+            one.code == "peer-lost" and one.peer == victim,
+            "rank %d: %r; %s" % (rank, one, what),
+            result,
+        )
+        expect(
+            re.search(r"\b%d\b" % victim, one.text), "names the rank: %r; %s" % (one, what), result
+        )
+        expect(
+            one.again == "aborted" and one.text in one.again_text,
+            "dead with its first cause: %r; %s" % (one, what),
+        )
+        slowest = max(slowest, one.at - killed)
+    check_clean()
+    # On idle processors the promise is 1 s; here other tests may run beside.
+    busy = os.getloadavg()[0] > os.cpu_count()
+    expect(
+        slowest < limit_s * (4 if busy else 1), "known after %.3f s; %s" % (slowest, what), result
+    )
+    return slowest
+
+
+def kill_many(nodes, size, algorithms):
+    times = [kill_one(seed, 6 if nodes else 4, nodes, size, algorithms) for seed in seeds(8, 60)]
+    print("%d kills, known on all ranks after %.3f s at most" % (len(times), max(times)))
+
+
+def test_kill_small_one_node():
+    kill_many(None, 64, ("", "ring"))
+
+
+def test_kill_large_one_node():
+    kill_many(None, 2_000_000, ("", "bruck"))
+
+
+def test_kill_small_four_nodes():
+    kill_many("4", 64, ("", "direct", "smp-ring", "smp-bruck"))
+
+
+def test_kill_large_four_nodes():
+    kill_many("4", 1_500_000, ("", "ring", "smp-ring"))
+
+
+def test_kill_ends_the_job():
+    """Without --keep-going the launcher ends the job, and nothing is left."""
+    for seed in seeds(4, 40):
+        chance = random.Random(seed)
+        began = time.monotonic()
+        process = start_job(6, "3", "loop", "bytes=50000", "seconds=30", options=())
+        pids = wait_for_pids(process, 6)
+        time.sleep(chance.uniform(0, 0.2))
+        os.kill(pids[chance.randrange(6)], signal.SIGKILL)
+        killed = time.monotonic()
+        result = end_job(process, began, 25)
+        expect(result.code == 137 and time.monotonic() - killed < 5, "seed %d" % seed, result)
+        check_clean()
+
+
+def test_kill_in_start():
+    """A rank that dies while the job starts: the launcher ends it, whatever was under way."""
+    for seed in seeds(8, 60):
+        chance = random.Random(seed)
+        began = time.monotonic()
+        process = start_job(5, "2", "loop", "bytes=64", "seconds=30", options=())
+        wait_until(
+            lambda: sum(line.startswith(PROBE) for _, line in marked_processes()) >= 5,
+            "5 processes",
+        )
+        time.sleep(chance.uniform(0, 0.15))
+        pids = [pid for pid, line in marked_processes() if line.startswith(PROBE)]
+        os.kill(chance.choice(pids), signal.SIGKILL)
+        result = end_job(process, began, 25)
+        expect(result.code == 137, "seed %d" % seed, result)
+        wait_until(lambda: not marked_processes(), "no process left: %s" % marked_processes(), 3)
+    # A segment whose creator was killed before all had attached keeps its name until the next job
+    # of this user: then nothing is left.
+    result = job(5, "2", "loop", "bytes=64", "seconds=0.1")
+    expect(result.code == 0, "the next job", result)
+
+
+# ---- a rank is slow ----
+
+
+def run_beside(jobs, limit=50):
+    """Several jobs at once: they mostly sleep."""
+    began = time.monotonic()
+    started = [(what, start_job(*arguments)) for what, arguments in jobs]
+    return [(what, end_job(process, began, limit)) for what, process in started]
+
+
+def test_slow_is_not_dead():
+    """Stopped for 15 s, or 15 s late: no error, and the bytes are right."""
+    stopped = [
+        (nodes, size, start_job(4, nodes, "loop", "bytes=%d" % size, "seconds=18", "pause_us=2000"))
+        for nodes, size in ((None, 64), ("4", 64), ("4", 300000), ("2", 5000))
+    ]
+    began = time.monotonic()
+    late = [
+        (
+            "late on nodes %s, %d bytes" % (nodes, size),
+            (4, nodes, "loop", "bytes=%d" % size, "seconds=16", "sleep_rank=2", "sleep=15"),
+        )
+        for nodes, size in ((None, 4000), ("4", 200000))
+    ]
+    late = [(what, start_job(*arguments)) for what, arguments in late]
+    victims = [
+        wait_for_pids(process, 4)[number % 4] for number, (_, _, process) in enumerate(stopped)
+    ]
+    time.sleep(0.5)
+    for pid in victims:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(15)
+    for pid in victims:
+        os.kill(pid, signal.SIGCONT)
+    jobs = late + [
+        ("stopped on nodes %s, %d bytes" % (nodes, size), process)
+        for nodes, size, process in stopped
+    ]
+    for what, process in jobs:
+        result = end_job(process, began, 55)
+        expect(result.code == 0 and result.out.count(" done, calls") == 4, what, result)
+        expect("error" not in result.err, "says nothing of errors: " + what, result)
+
+
+# ---- a rank leaves ----
+
+
+def test_leave_last():
+    """A rank that ends first while nobody has anything more to do is not a lost peer."""
+    jobs = [
+        (
+            "%s on nodes %s" % (how, nodes),
+            (4, nodes, "leave", "how=" + how, "rank=%d" % rank, "wait=2"),
+        )
+        for how, nodes, rank in (
+            ("end", None, 0),
+            ("end", "4", 0),
+            ("end", "2", 1),
+            ("exit", None, 1),
+            ("end", "4", 3),
+        )
+    ]
+    for what, result in run_beside(jobs):
+        expect(result.code == 0 and result.out.count(" ends") == 3, what, result)
+        expect(result.err == "", "says nothing: " + what, result)
+
+
+def test_leave_too_early():
+    """A rank has left, and the others call once more: an Error, never a wait without end."""
+    jobs = [
+        (
+            "%s rank %d on nodes %s" % (how, rank, nodes),
+            (4, nodes, "leave", "how=" + how, "rank=%d" % rank, "wait=0.5", "call=1"),
+        )
+        for how in ("end", "exit", "_exit")
+        for nodes in (None, "4", "2")
+        for rank in (0, 1)
+    ]
+    for what, result in run_beside(jobs, 40):
+        for rank, one in reports(result, 4).items():
+            if " leaves" not in "".join(one.lines):
+                expect(
+                    one.code in ("peer-lost", "network"),
+                    "rank %d: %r; %s" % (rank, one, what),
+                    result,
+                )
+                expect(
+                    re.search("died|left|ended|lost", one.text),
+                    "rank %d: %r; %s" % (rank, one, what),
+                    result,
+                )
+
+
+# ---- timeouts ----
+
+
+def test_timeout():
+    for nodes, size in ((None, 64), ("4", 64), ("4", 300000), ("2", 64)):
+        result = job(
+            4,
+            nodes,
+            "loop",
+            "bytes=%d" % size,
+            "seconds=20",
+            "sleep_rank=1",
+            "sleep=4",
+            env={"ALLRAIL_TIMEOUT": "1s"},
+        )
+        what = "late rank on nodes %s, %d bytes" % (nodes, size)
+        expect(result.seconds < 15, "soon: " + what, result)
+        for rank, one in reports(result, 4).items():
+            expect(one.code == "timeout", "rank %d: %r; %s" % (rank, one, what), result)
+            # In rounds over nodes a rank may wait for one that itself waits for the late one.
+            late = "waiting for rank 1;" if nodes is None else "waiting for rank"
+            expect(
+                "ALLRAIL_TIMEOUT" in one.text and late in one.text,
+                "%r; %s" % (one, what),
+                result,
+            )
+            expect(one.again == "aborted", "%r; %s" % (one, what), result)
+    # A timeout that is long enough changes nothing.
+    result = job(4, "2", "loop", "bytes=64", "seconds=1", env={"ALLRAIL_TIMEOUT": "20s"})
+    expect(result.code == 0, "a timeout that is not reached", result)
+
+
+# ---- strangers ----
+
+
+def listening_ports(pids):
+    """TCP addresses on which these processes listen."""
+    inodes = set()
+    for pid in pids:
+        for path in glob.glob("/proc/%d/fd/*" % pid):
+            try:
+                if match := re.match(r"socket:\[(\d+)\]", os.readlink(path)):
+                    inodes.add(match[1])
+            except OSError:
+                pass
+    found = set()
+    with open("/proc/net/tcp") as file:
+        for line in file.readlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                host, port = words[1].split(":")
+                found.add((socket.inet_ntoa(bytes.fromhex(host)[::-1]), int(port, 16)))
+    return sorted(found)
+
+
+def disturb(address, chance):
+    """One stranger: says nothing, too little, or garbage, and goes or stays."""
+    try:
+        connection = socket.create_connection(address, timeout=2)
+        size = chance.choice((0, 1, 7, 16, 200, 5000, 100000))
+        if size:
+            connection.settimeout(0.2)
+            connection.sendall(chance.randbytes(size))
+    except OSError:
+        return None
+    if chance.random() < 0.5:
+        connection.close()
+        return None
+    return connection
+
+
+def test_strangers():
+    for nodes, size in (("4", 20000), (None, 64)):
+        chance = random.Random(size)
+        began = time.monotonic()
+        process = start_job(4, nodes, "loop", "bytes=%d" % size, "seconds=5")
+        pids = wait_for_pids(process, 4)
+        ports = listening_ports(pids.values())
+        expect(ports or nodes is None, "ranks on four nodes listen somewhere")
+        kept = [disturb(chance.choice(ports), chance) for _ in range(300 if ports else 0)]
+        result = end_job(process, began, 50)
+        expect(
+            result.code == 0 and result.out.count(" done, calls") == 4,
+            "strangers at %s" % ports,
+            result,
+        )
+        print("%d ports, %d strangers, %.1f s" % (len(ports), len(kept), result.seconds))
+        for connection in kept:
+            if connection is not None:
+                connection.close()
+
+
+def test_two_jobs():
+    """Jobs beside each other on the same addresses do not find each other."""
+    jobs = [
+        ("job %d" % number, (3, "3", "loop", "bytes=%d" % (1000 * number + 64), "seconds=2"))
+        for number in range(4)
+    ]
+    for what, result in run_beside(jobs):
+        expect(result.code == 0, what, result)
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

@@ -1,0 +1,168 @@
+"""Starting jobs of collective-probe, reading what their ranks report, and what each test ends with.
+
+SCRIPT ALLRAIL_RUN PROBE BEHAVIOUR
+Exit code 0: it holds; 1: it does not, and why is printed; 77: cannot be tried here.
+ALLRAIL_TEST_LONG=1 makes the random tests longer. ALLRAIL_TEST_SEED=N runs that one seed only.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launcher"))
+
+from harness import (
+    BEHAVIOUR,
+    PROBE,
+    RUN,
+    Skip,
+    enter_private_tmp,
+    environment,
+    expect,
+    files,
+    finish,
+    marked_processes,
+    start,
+    wait_until,
+)
+
+LONG = os.environ.get("ALLRAIL_TEST_LONG") == "1"
+TWO_RAILS = "127.0.0.1,127.0.0.2"
+ALGORITHMS = (
+    "auto",
+    "direct",
+    "bruck",
+    "recursive-doubling",
+    "ring",
+    "smp-gather-broadcast",
+    "smp-direct-gather-broadcast",
+    "smp-direct",
+    "smp-bruck",
+    "smp-recursive-doubling",
+    "smp-ring",
+)
+
+
+def seeds(count, long_count):
+    one = os.environ.get("ALLRAIL_TEST_SEED")
+    return [int(one)] if one else range(1, (long_count if LONG else count) + 1)
+
+
+class Report:
+    """What one rank said: its first Error, the one of its next call, and its other lines."""
+
+    def __init__(self):
+        self.code, self.peer, self.at, self.text = None, None, None, ""
+        self.again, self.again_text, self.after, self.lines = None, "", None, []
+
+    def __repr__(self):
+        return "%s peer %s after %s: %s | again %s" % (
+            self.code,
+            self.peer,
+            self.after,
+            self.text,
+            self.again,
+        )
+
+
+ERROR = re.compile(r"rank (\d+) (error|again): (\S+) peer (-?\d+) at ([\d.]+): (.*)")
+
+
+def reports(result, ranks):
+    found = {rank: Report() for rank in range(ranks)}
+    for line in result.out.splitlines():
+        match = re.match(r"rank (\d+) ", line)
+        if not match or int(match[1]) >= ranks:
+            continue
+        one = found[int(match[1])]
+        one.lines.append(line)
+        if error := ERROR.match(line):
+            if error[2] == "error":
+                one.code, one.peer = error[3], int(error[4])
+                one.at, one.text = float(error[5]), error[6]
+            else:
+                one.again, one.again_text = error[3], error[6]
+        if " after " in line and line.split(" after ")[0] == "rank %s" % match[1]:
+            one.after = float(line.split(" after ")[1])
+    return found
+
+
+def command(ranks, nodes, *words, wrapper=(), options=("--keep-going",)):
+    spec = ["--nodes", nodes] if nodes else []
+    return [RUN, "-n", str(ranks), *spec, *options, *wrapper, PROBE, *words]
+
+
+def start_job(ranks, nodes, *words, prefix=(), env=None, **others):
+    variables = {"ALLRAIL_RAILS": TWO_RAILS, **(env or {})}
+    return start([*prefix, *command(ranks, nodes, *words, **others)], env=environment(**variables))
+
+
+def print_stacks():
+    """Of a hang: where every rank waits."""
+    gdb = shutil.which("gdb")
+    for pid, line in marked_processes():
+        if not line.startswith(PROBE):
+            continue
+        print("---- hangs: %d %s" % (pid, line))
+        if gdb is not None:
+            text = subprocess.run(
+                [gdb, "-p", str(pid), "-batch", "-ex", "thread apply all bt 14"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=60,
+            ).stdout.decode(errors="replace")
+            print("\n".join(line for line in text.splitlines() if line.startswith(("#", "Thread"))))
+
+
+def end_job(process, began, limit):
+    try:
+        return finish(process, began, limit=limit)
+    except subprocess.TimeoutExpired:
+        print_stacks()
+        process.send_signal(signal.SIGTERM)
+        result = finish(process, began, limit=20)
+        expect(False, "the job did not end within %s s" % limit, result)
+
+
+def job(ranks, nodes, *words, limit=50, **others):
+    began = time.monotonic()
+    return end_job(start_job(ranks, nodes, *words, **others), began, limit)
+
+
+def check_clean():
+    """Nothing of this test runs or lies about any more."""
+    wait_until(lambda: not marked_processes(), "no process left: %s" % marked_processes(), 3)
+    wait_until(
+        lambda: not files() - check_clean.before,
+        "no file left: %s" % (files() - check_clean.before),
+        3,
+    )
+
+
+def main(tests):
+    if BEHAVIOUR == "list":
+        print("\n".join(name[5:] for name in tests if name.startswith("test_")))
+        return 0
+    enter_private_tmp()
+    check_clean.before = files()
+    try:
+        tests["test_" + BEHAVIOUR]()
+        check_clean()
+    except Skip as reason:
+        print("skipped:", reason)
+        return 77
+    except (AssertionError, subprocess.TimeoutExpired) as failure:
+        print("FAILED %s: %s" % (BEHAVIOUR, failure))
+        for pid, line in marked_processes():
+            print("killing what is left: %d %s" % (pid, line))
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        return 1
+    return 0

@@ -1,0 +1,142 @@
+"""Starting jobs, and looking for what they left behind."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import uuid
+
+RUN, PROBE, BEHAVIOUR = [os.path.abspath(path) for path in sys.argv[1:3]] + [sys.argv[3]]
+MARK = "ALLRAIL_TEST_MARK=" + uuid.uuid4().hex
+PRIVATE = "ALLRAIL_TEST_PRIVATE_TMP"
+
+
+class Skip(Exception):
+    pass
+
+
+def expect(condition, text, result=None):
+    if condition:
+        return
+    if result is not None:
+        text += "\n%r" % (result,)
+    raise AssertionError(text)
+
+
+class Result:
+    def __init__(self, code, out, err, seconds):
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+    def __repr__(self):
+        return "code %s after %.2f s\nstdout: %s\nstderr: %s" % (
+            self.code,
+            self.seconds,
+            self.out[-3000:],
+            self.err[-3000:],
+        )
+
+
+def environment(**extra):
+    result = {name: value for name, value in os.environ.items() if not name.startswith("PMIX_")}
+    name, value = MARK.split("=")
+    result[name] = value
+    result.update({name: value for name, value in extra.items() if value is not None})
+    return result
+
+
+def start(command, **options):
+    options.setdefault("env", environment())
+    options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def finish(process, began, text=None, limit=60):
+    out, err = process.communicate(text, timeout=limit)
+    code = process.returncode
+    return Result(
+        code, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - began
+    )
+
+
+def run(command, text=None, limit=60, **options):
+    began = time.monotonic()
+    if text is not None:
+        options["stdin"] = subprocess.PIPE
+    return finish(start(command, **options), began, text, limit)
+
+
+def job(ranks, *arguments, options=(), **others):
+    return run([RUN, "-n", str(ranks), *options, PROBE, *arguments], **others)
+
+
+def marked_processes():
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            with open("/proc/%s/environ" % entry, "rb") as file:
+                if MARK.encode() not in file.read():
+                    continue
+            with open("/proc/%s/cmdline" % entry, "rb") as file:
+                found.append((int(entry), file.read().replace(b"\0", b" ").decode()))
+        except OSError:
+            continue
+    return found
+
+
+def files():
+    found = set()
+    for folder in ("/tmp", "/dev/shm"):
+        for name in os.listdir(folder):
+            # In a shared /tmp only names that this job could have made are looked at.
+            if os.environ.get(PRIVATE) or re.search("allrail|pmix|PMIX|dstore|gds|hwloc", name):
+                found.add(os.path.join(folder, name))
+    return found
+
+
+def wait_until(condition, what, seconds=10):
+    limit = time.monotonic() + seconds
+    while not condition():
+        expect(time.monotonic() < limit, "waited %s s for: %s" % (seconds, what))
+        time.sleep(0.01)
+
+
+def wait_for_ranks(count):
+    wait_until(
+        lambda: sum(1 for _, line in marked_processes() if line.startswith(PROBE)) >= count,
+        "%d running ranks" % count,
+    )
+
+
+def read_line(stream, expected):
+    line = stream.readline().decode()
+    expect(expected in line, "expected %r in the line %r" % (expected, line))
+    return line
+
+
+def enter_private_tmp():
+    """Gives this test its own empty /tmp and /dev/shm where the system allows it, so that not a
+    single new file escapes the check. Programs under /tmp would vanish with it."""
+    if os.environ.get(PRIVATE) is not None:
+        return
+    os.environ[PRIVATE] = ""
+    if any(
+        path.startswith("/tmp/") for path in (RUN, PROBE, os.getcwd(), os.path.abspath(sys.argv[0]))
+    ):
+        return
+    prefix = (
+        ["unshare", "--mount"]
+        if os.geteuid() == 0
+        else ["unshare", "--user", "--map-root-user", "--mount"]
+    )
+    mounts = "mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm"
+    try:
+        if subprocess.run([*prefix, "sh", "-c", mounts], stderr=subprocess.DEVNULL).returncode != 0:
+            return
+    except OSError:
+        return
+    os.environ[PRIVATE] = "1"
+    again = [sys.executable, os.path.abspath(sys.argv[0]), *sys.argv[1:]]
+    os.execvp(prefix[0], [*prefix, "sh", "-c", mounts + ' && exec "$@"', "sh", *again])
