@@ -34,6 +34,8 @@ class Engine {
 
   /// Tells all ranks that this communicator is dead, and throws the first cause.
   [[noreturn]] void die(Code code, int peer, const std::string& text);
+  /// Whether a call of this rank ended with the death of the communicator.
+  bool dead() const noexcept { return dead_; }
   /// Throws Error{Aborted} if the communicator died before.
   void throw_if_dead();
 

@@ -324,7 +324,11 @@ World::~World() {
   }
   print_summary();
   control_.reset();
-  if (fabric_ && !segment_.aborted()) fabric_->say_goodbye();
+  // Who has ended all its calls in peace says so even if another rank of the node, such as one that
+  // calls once more, ended the job meanwhile: the control plane may have left before it could tell.
+  const bool in_peace = !segment_.aborted() || (engine_ && !engine_->dead() && fabric_ &&
+                                                fabric_->oldest_open_call() == UINT64_MAX);
+  if (fabric_ && in_peace) fabric_->say_goodbye();
   if (fabric_) fabric_->shut_down();
 }
 

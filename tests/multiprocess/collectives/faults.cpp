@@ -134,6 +134,7 @@ int run_leave(const Arguments& arguments) {
     communicator.allgather(send, whole, options_of(arguments));
     check_blocks(whole, send.size(), 0, call);
   }
+  say(prefix(communicator) + " ready, pid " + std::to_string(::getpid()));
   if (me == leaver) {
     say(prefix(communicator) + " leaves");
     if (how == "_exit") ::_exit(0);
