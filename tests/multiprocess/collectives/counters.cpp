@@ -33,6 +33,7 @@ void stop() noexcept {}
 std::uint64_t allocations() noexcept { return 0; }
 std::uint64_t locks() noexcept { return 0; }
 std::uint64_t system_calls() noexcept { return 0; }
+std::uint64_t sends() noexcept { return 0; }
 std::string system_call_text() { return {}; }
 }  // namespace counters
 
@@ -153,6 +154,13 @@ std::uint64_t locks() noexcept { return lock_count; }
 std::uint64_t system_calls() noexcept {
   std::uint64_t sum = 0;
   for (const std::uint64_t count : system_call_count) sum += count;
+  return sum;
+}
+
+std::uint64_t sends() noexcept {
+  std::uint64_t sum = 0;
+  for (const int number : {SYS_sendto, SYS_sendmsg, SYS_write, SYS_writev})
+    sum += system_call_count[static_cast<std::size_t>(number)];
   return sum;
 }
 

@@ -22,6 +22,8 @@ void stop() noexcept;
 std::uint64_t allocations() noexcept;
 std::uint64_t locks() noexcept;
 std::uint64_t system_calls() noexcept;
+/// Those that send: sendto, sendmsg, write, writev.
+std::uint64_t sends() noexcept;
 /// Their numbers and how often: "24:3 202:1".
 std::string system_call_text();
 
