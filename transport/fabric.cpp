@@ -30,6 +30,7 @@ FabricState::FabricState(int rank, int size, std::vector<std::unique_ptr<Rail>> 
   for (auto& rail : rails) {
     RailState state;
     state.queue_depth = std::min(rail->queue_depth(), kMaxLinkChunks);
+    state.resend_after_ns = rail->resend_after_ns();
     state.counters.name = rail->name();
     can_sleep = can_sleep && rail->event_descriptor() >= 0;
     state.rail = std::move(rail);

@@ -168,6 +168,7 @@ struct RailState {
   std::uint64_t in_flight_bytes = 0;
   int in_flight = 0;
   int queue_depth = 0;  // per link: the rail's, and not more than a fence can name
+  std::int64_t resend_after_ns = 0;
   RailCounters counters;
 };
 

@@ -96,6 +96,9 @@ class Rail {
   virtual const std::string& name() const = 0;
   virtual std::uint32_t max_chunk_bytes() const = 0;
   virtual int queue_depth() const = 0;
+  /// A chunk whose acknowledgement takes longer than this is sent again by the rail itself, or by
+  /// what is below it, although it may be on its way. 0: that is adapted to the network.
+  virtual std::int64_t resend_after_ns() const { return 0; }
 
   /// What peers need to connect here, for the job's start-up exchange. At most 256 bytes.
   virtual std::vector<std::byte> address() const = 0;

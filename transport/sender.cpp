@@ -81,7 +81,8 @@ void FabricState::activate(Peer& peer) {
 bool FabricState::has_room(const Link& link, RailState& rail, std::uint32_t chunk_bytes) {
   if (!link.usable() || link.blocked || link.in_flight >= rail.queue_depth) return false;
   rail.counters.window_bytes =
-      link_window_bytes(chunk_bytes, link.rate.bytes_per_second(), link.round_trip.round_trip_ns());
+      link_window_bytes(chunk_bytes, link.rate.bytes_per_second(), link.round_trip.round_trip_ns(),
+                        rail.resend_after_ns);
   return link.in_flight_bytes < rail.counters.window_bytes;
 }
 

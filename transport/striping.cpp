@@ -103,13 +103,18 @@ void RoundTripMeter::completed(std::int64_t round_trip_ns, bool was_idle) {
 }
 
 std::uint64_t link_window_bytes(std::uint32_t chunk_bytes, double bytes_per_second,
-                                std::int64_t round_trip_ns) {
+                                std::int64_t round_trip_ns, std::int64_t resend_after_ns) {
   const std::uint64_t least =
       std::max<std::uint64_t>(2 * static_cast<std::uint64_t>(chunk_bytes), kMinWindowBytes);
   const double pipe = 2.0 * bytes_per_second * static_cast<double>(round_trip_ns) / 1e9;
   const auto wanted =
       static_cast<std::uint64_t>(std::clamp(pipe, 0.0, static_cast<double>(kMaxWindowBytes)));
-  return std::max(least, wanted);
+  const std::uint64_t window = std::max(least, wanted);
+  if (resend_after_ns == 0) return window;
+  const double in_time = bytes_per_second * static_cast<double>(resend_after_ns) / 1e9 / 2;
+  const auto in_time_bytes =
+      static_cast<std::uint64_t>(std::min(in_time, static_cast<double>(kMaxWindowBytes)));
+  return std::min(window, std::max(in_time_bytes, kLeastWindowBytes));
 }
 
 namespace {

@@ -21,6 +21,9 @@ constexpr std::uint8_t acknowledgement_timeout(bool has_siblings) {
   return has_siblings ? kTimeoutWithSiblings : kTimeoutAlone;
 }
 
+/// What a value of the queue pair's timeout means.
+constexpr std::int64_t timeout_ns(std::uint8_t timeout) { return std::int64_t{4096} << timeout; }
+
 /// The two ends of a direct link, as this one sees them.
 struct DirectPath {
   PathFacts mine;

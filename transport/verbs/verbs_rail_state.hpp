@@ -21,6 +21,7 @@
 #include "transport/tcp/acceptor.hpp"
 #include "transport/verbs/hello.hpp"
 #include "transport/verbs/link.hpp"
+#include "transport/verbs/queue_pair.hpp"
 #include "transport/verbs/verbs_objects.hpp"
 #include "transport/verbs/verbs_rail.hpp"
 
@@ -59,6 +60,9 @@ class VerbsRail final : public Rail {
   const std::string& name() const override { return options_.name; }
   std::uint32_t max_chunk_bytes() const override { return max_chunk_bytes_; }
   int queue_depth() const override { return kQueueDepth; }
+  std::int64_t resend_after_ns() const override {
+    return timeout_ns(acknowledgement_timeout(options_.has_siblings));
+  }
 
   std::vector<std::byte> address() const override;
   void set_job_secret(const JobSecret& secret) override;

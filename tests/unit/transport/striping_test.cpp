@@ -114,11 +114,20 @@ TEST(RoundTrip, QueueingOnABusyRailDoesNotRaiseIt) {
 }
 
 TEST(Window, HasBounds) {
-  EXPECT_EQ(link_window_bytes(1000, 0, 0), kMinWindowBytes);
-  EXPECT_EQ(link_window_bytes(1000, 1e9, 100'000), kMinWindowBytes);
-  EXPECT_EQ(link_window_bytes(1000, 1e9, 1'000'000), 2'000'000U);
-  EXPECT_EQ(link_window_bytes(1000, 1e12, 1'000'000'000), kMaxWindowBytes);
-  EXPECT_EQ(link_window_bytes(8U << 20, 1e9, 1000), 16U << 20);
+  EXPECT_EQ(link_window_bytes(1000, 0, 0, 0), kMinWindowBytes);
+  EXPECT_EQ(link_window_bytes(1000, 1e9, 100'000, 0), kMinWindowBytes);
+  EXPECT_EQ(link_window_bytes(1000, 1e9, 1'000'000, 0), 2'000'000U);
+  EXPECT_EQ(link_window_bytes(1000, 1e12, 1'000'000'000, 0), kMaxWindowBytes);
+  EXPECT_EQ(link_window_bytes(8U << 20, 1e9, 1000, 0), 16U << 20);
+}
+
+TEST(Window, IsAcknowledgedBeforeTheRailSendsAgain) {
+  constexpr std::int64_t kResendNs = 67'000'000;
+  // 40 Mbit/s: an eighth of a second would be in flight in 1 MiB.
+  EXPECT_EQ(link_window_bytes(8192, 5e6, 100'000'000, kResendNs), 167'500U);
+  EXPECT_EQ(link_window_bytes(8192, 1e6, 1'000'000, kResendNs), kLeastWindowBytes);
+  EXPECT_EQ(link_window_bytes(8192, 0, 0, kResendNs), kLeastWindowBytes) << "nothing is known yet";
+  EXPECT_EQ(link_window_bytes(8192, 1e9, 1'000'000, kResendNs), 2'000'000U) << "a fast rail";
 }
 
 TEST(ChooseRail, TakesTheOneThatFinishesFirst) {
