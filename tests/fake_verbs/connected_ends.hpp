@@ -210,6 +210,29 @@ class FakeVerbs : public testing::Test {
     ibv_send_wr* bad = nullptr;
     return ibv_post_send(a_->id->qp, &write, &bad);
   }
+  /// Writes of 100 bytes each, one behind the other, with the numbers from 1 on; not signalled.
+  struct WriteList {
+    WriteList(const FakeVerbs& ends, std::size_t count)
+        : requests(count), pieces(count), pair(ends.a_->id->qp) {
+      for (std::size_t i = 0; i < count; ++i) {
+        pieces[i] = {reinterpret_cast<std::uintptr_t>(ends.a_->memory.data()) + i * 100, 100,
+                     ends.a_->mr->lkey};
+        requests[i].wr_id = i + 1;
+        requests[i].sg_list = &pieces[i];
+        requests[i].num_sge = 1;
+        requests[i].opcode = IBV_WR_RDMA_WRITE;
+        requests[i].wr.rdma.remote_addr =
+            reinterpret_cast<std::uintptr_t>(ends.b_->memory.data()) + i * 100;
+        requests[i].wr.rdma.rkey = ends.b_->mr->rkey;
+        requests[i].next = i + 1 < count ? &requests[i + 1] : nullptr;
+      }
+    }
+    int post() { return ibv_post_send(pair, requests.data(), &bad); }
+    std::vector<ibv_send_wr> requests;
+    std::vector<ibv_sge> pieces;
+    ibv_qp* pair;
+    ibv_send_wr* bad = nullptr;
+  };
   void expect_status(End& end, ibv_wc_status status, std::uint64_t wr_id) {
     const ibv_wc completion = end.next();
     EXPECT_STREQ(ibv_wc_status_str(completion.status), ibv_wc_status_str(status));

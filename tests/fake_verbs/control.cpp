@@ -91,6 +91,21 @@ void fail_completion(int n, ibv_wc_status status) {
   world().completion_failures.emplace_back(world().completions + n, status);
 }
 
+void refuse_send(int n, int error) {
+  const Lock lock(world().mutex);
+  world().send_refusals.emplace_back(world().given_sends + n, error);
+}
+
+void fail_send(int n, ibv_wc_status status) {
+  const Lock lock(world().mutex);
+  world().send_failures.emplace_back(world().posted_sends.requests + n, status);
+}
+
+PostedSends posted_sends() {
+  const Lock lock(world().mutex);
+  return world().posted_sends;
+}
+
 int completions() {
   const Lock lock(world().mutex);
   return world().completions;

@@ -208,6 +208,43 @@ TEST_F(FakeVerbsFailures, FailsCompletions) {
   EXPECT_LT(landed, 38);
 }
 
+TEST_F(FakeVerbsFailures, FailsSendsThatAreNotSignalled) {
+  int landed = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    a_.reset();
+    b_.reset();
+    reset(seed);
+    connect();
+    fail_send(2, IBV_WC_RETRY_EXC_ERR);
+    WriteList list(*this, 4);
+    list.requests[3].send_flags = IBV_SEND_SIGNALED;
+    EXPECT_EQ(list.post(), 0);
+    // The first has no completion; those that have failed have one, and those behind them.
+    expect_status(*a_, IBV_WC_RETRY_EXC_ERR, 2);
+    expect_status(*a_, IBV_WC_WR_FLUSH_ERR, 3);
+    expect_status(*a_, IBV_WC_WR_FLUSH_ERR, 4);
+    EXPECT_EQ(std::memcmp(a_->memory.data(), b_->memory.data(), 100), 0);
+    if (std::memcmp(a_->memory.data() + 100, b_->memory.data() + 100, 100) == 0) ++landed;
+  }
+  EXPECT_GT(landed, 5);
+  EXPECT_LT(landed, 38);
+}
+
+TEST_F(FakeVerbsFailures, RefusesOneOfAList) {
+  connect();
+  refuse_send(3, ENOMEM);
+  WriteList list(*this, 4);
+  for (ibv_send_wr& request : list.requests) request.send_flags = IBV_SEND_SIGNALED;
+  EXPECT_EQ(list.post(), ENOMEM);
+  EXPECT_EQ(list.bad, &list.requests[2]);
+  expect_status(*a_, IBV_WC_SUCCESS, 1);
+  expect_status(*a_, IBV_WC_SUCCESS, 2);
+  EXPECT_EQ(advance(1000), 0) << "what stands behind the one that was refused is not posted";
+  EXPECT_EQ(b_->memory[200], std::byte{0});
+  EXPECT_EQ(post_write({.wr_id = 5, .opcode = IBV_WR_RDMA_WRITE}), 0);
+  expect_status(*a_, IBV_WC_SUCCESS, 5);
+}
+
 TEST_F(FakeVerbsFailures, FailedReceiveReachesTheSender) {
   connect();
   EXPECT_EQ(b_->post_receive(9), 0);

@@ -65,6 +65,12 @@ std::vector<std::string> failed_calls();
 /// goes into error, for errors of the remote end the other one too. Whether a write so hit has
 /// landed is chosen by the seed.
 void fail_completion(int n, ibv_wc_status status);
+/// The n-th work request that ibv_post_send is given from now on is refused with this errno: those
+/// before it in its list are posted, and those behind it are not.
+void refuse_send(int n, int error);
+/// The n-th work request that ibv_post_send takes from now on ends with this status, signalled or
+/// not, and its queue pair goes into error, as above.
+void fail_send(int n, ibv_wc_status status);
 /// Successful completions, and those that were made to fail, since reset().
 int completions();
 
@@ -94,6 +100,15 @@ struct LiveObjects {
   std::string text() const;
 };
 LiveObjects live();
+
+/// What ibv_post_send was asked for and took, since reset().
+struct PostedSends {
+  int calls = 0;
+  int requests = 0;
+  int signalled = 0;
+  int inlined = 0;
+};
+PostedSends posted_sends();
 
 /// Every queue pair that is alive, its state in qp_state, in the order of their making.
 std::vector<ibv_qp_attr> queue_pairs();

@@ -89,6 +89,25 @@ TEST_F(FakeVerbs, FreesSlotsByTheNextSignalledCompletionThatIsPolled) {
   EXPECT_EQ(b_->post_receive(0), ENOMEM);
 }
 
+TEST_F(FakeVerbs, PostsListsAndCounts) {
+  connect();
+  WriteList list(*this, 5);
+  list.requests[1].send_flags = list.requests[4].send_flags = IBV_SEND_SIGNALED;
+  list.requests[2].send_flags = IBV_SEND_INLINE;
+  list.pieces[2].length = 64;
+  EXPECT_EQ(list.post(), 0);
+  EXPECT_EQ(posted_sends().calls, 1);
+  EXPECT_EQ(posted_sends().requests, 5);
+  EXPECT_EQ(posted_sends().signalled, 2);
+  EXPECT_EQ(posted_sends().inlined, 1);
+  expect_status(*a_, IBV_WC_SUCCESS, 2);
+  expect_status(*a_, IBV_WC_SUCCESS, 5);
+  EXPECT_EQ(std::memcmp(a_->memory.data(), b_->memory.data(), 264), 0);
+  EXPECT_EQ(std::memcmp(a_->memory.data() + 300, b_->memory.data() + 300, 200), 0);
+  EXPECT_EQ(b_->memory[264], std::byte{0});
+  EXPECT_EQ(busy_queue_pairs(), 0);
+}
+
 TEST_F(FakeVerbs, FindsWritesOutOfBounds) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     a_.reset();

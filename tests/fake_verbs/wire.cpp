@@ -95,6 +95,7 @@ bool is_of_remote_end(ibv_wc_status status) {
 void finish_front(Qp& qp, ibv_wc_status status) {
   const Send send = std::move(qp.sends.front());
   qp.sends.pop_front();
+  if (status == IBV_WC_SUCCESS) status = send.wanted;
   if (qp.landed > 0) --qp.landed;
   if (!send.signalled && status == IBV_WC_SUCCESS) {
     ++qp.silent_sends;
@@ -273,6 +274,10 @@ bool failure_is_next() {
                      });
 }
 
+bool is_to_fail(const Send& send) {
+  return send.wanted != IBV_WC_SUCCESS || (send.signalled && failure_is_next());
+}
+
 void run(Qp& qp) {
   World& all = world();
   if (qp.now == IBV_QPS_ERR) {
@@ -292,7 +297,7 @@ void run(Qp& qp) {
   const bool can_send = can_land(qp, *peer);
   if (!can_send || (qp.landed > 0 && all.coin())) return finish_front(qp, IBV_WC_SUCCESS);
   // A completion that fails may be one of a write that has never landed.
-  if (qp.landed == 0 && qp.sends.front().signalled && failure_is_next() && all.coin())
+  if (qp.landed == 0 && is_to_fail(qp.sends.front()) && all.coin())
     return finish_front(qp, IBV_WC_SUCCESS);
   land(qp, *peer);
 }

@@ -1,5 +1,6 @@
 // Posting: what the provider checks before it rings the doorbell.
 #include <cstring>
+#include <type_traits>
 
 #include "tests/fake_verbs/world.hpp"
 
@@ -39,7 +40,17 @@ std::uint64_t bytes_of(const ibv_send_wr& request) {
   return bytes;
 }
 
+/// What the test wants for this number, or a zero.
+template <typename Value>
+Value wanted_for(const std::vector<std::pair<int, Value>>& wishes, int number) {
+  for (const auto& [of, value] : wishes)
+    if (of == number) return value;
+  return {};
+}
+
 int add_send(Qp& qp, const ibv_send_wr& request) {
+  World& all = world();
+  if (const int error = wanted_for(all.send_refusals, ++all.given_sends)) return error;
   if (qp.now != IBV_QPS_RTS && qp.now != IBV_QPS_ERR) return EINVAL;
   if (qp.used_sends >= qp.cap.max_send_wr) return ENOMEM;
   if (!is_known(request.opcode)) return EINVAL;
@@ -49,6 +60,10 @@ int add_send(Qp& qp, const ibv_send_wr& request) {
   if (is_inline && bytes_of(request) > qp.cap.max_inline_data) return EINVAL;
   ++qp.used_sends;
   qp.sends.push_back(copy_of(qp, request));
+  Send& send = qp.sends.back();
+  send.wanted = wanted_for(all.send_failures, ++all.posted_sends.requests);
+  all.posted_sends.signalled += send.signalled ? 1 : 0;
+  all.posted_sends.inlined += is_inline ? 1 : 0;
   return 0;
 }
 
@@ -69,6 +84,7 @@ int add_receive(Qp& qp, const ibv_recv_wr& request) {
 template <typename Request, typename Add>
 int post(const char* function, ibv_qp* qp, Request* request, Request** bad, Add add) {
   const Call call(function);
+  if constexpr (std::is_same_v<Request, ibv_send_wr>) ++world().posted_sends.calls;
   auto* ours = static_cast<Qp*>(qp);
   int error = call.error();
   if (!world().qps.holds(ours)) {

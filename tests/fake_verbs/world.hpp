@@ -133,6 +133,7 @@ struct Send {
   std::uint64_t moved = 0;
   bool signalled = false;
   bool saw_no_receive = false;
+  ibv_wc_status wanted = IBV_WC_SUCCESS;  // what it ends with, if all goes well
 };
 
 struct Receive {
@@ -222,6 +223,10 @@ struct State {
   std::vector<CallFailure> call_failures;
   std::vector<std::pair<int, ibv_wc_status>> completion_failures;  // by number since reset()
   int completions = 0;
+  std::vector<std::pair<int, int>> send_refusals;            // errno by number given since reset()
+  std::vector<std::pair<int, ibv_wc_status>> send_failures;  // by number posted since reset()
+  int given_sends = 0;
+  PostedSends posted_sends;
   int receiver_not_ready = 0;
   int overflows = 0;
   NoListener no_listener = NoListener::Unreachable;
