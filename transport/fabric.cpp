@@ -71,7 +71,14 @@ bool FabricState::progress() {
       for (Link& link : peer->links) link.blocked = false;
     pump();
   }
+  submit();
   return any;
+}
+
+void FabricState::submit() {
+  if (!to_submit_) return;
+  to_submit_ = false;
+  for (RailState& state : rails_) state.rail->submit();
 }
 
 void FabricState::flush_acknowledgements() {
@@ -80,6 +87,7 @@ void FabricState::flush_acknowledgements() {
   if (owed_) {
     now_ns_ = now();
     send_owed();
+    submit();
   }
   for (RailState& state : rails_) state.rail->flush_acknowledgements();
 }
@@ -93,6 +101,7 @@ void FabricState::say_goodbye() {
       if (peer->links[i].up) send(*peer, static_cast<int>(i), message);
     }
   }
+  submit();
 }
 
 void FabricState::shut_down() {

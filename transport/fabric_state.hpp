@@ -184,6 +184,8 @@ class FabricState : public RailEvents {
   void shut_down();
   void say_goodbye();
   void give_up(int peer, std::string text, bool mismatch = false);
+  /// Called before whatever may have posted returns to the engine.
+  void submit();
 
   // sender.cpp
   std::uint64_t put(const Put& put);
@@ -263,6 +265,7 @@ class FabricState : public RailEvents {
   std::int64_t next_check_ns_ = 0;
   std::uint64_t next_order_ = 0;
   bool pump_needed_ = false;
+  bool to_submit_ = false;  // some rail took something since the last submit()
   bool probes_due_ = false;
   bool owed_ = false;  // some hello, pong, state, fence or answer is to be sent
   std::vector<Peer*> active_;

@@ -93,6 +93,7 @@ bool FabricState::send(Peer& peer, int rail, ControlMessage& message) {
   const std::size_t length = encode(message, bytes);
   if (!rails_[static_cast<std::size_t>(rail)].rail->post_control(peer.rank, {bytes.data(), length}))
     return false;
+  to_submit_ = true;
   peer.told_consumed = message.consumed;
   peer.told_done = message.done;
   peer.told_ns = now_ns_;

@@ -7,6 +7,11 @@
 //
 // What every rail must keep (tests/conformance states it as tests):
 //  - post() never blocks. At most `queue_depth` chunks per link are in flight; the fabric counts.
+//  - What post() and post_control() accepted may lie in the rail until submit(), so that a device
+//  is
+//    rung once for all of it. The fabric calls submit() before any of its functions returns; poll()
+//    does so, too. What lies there when its link goes down or is closed is dropped; it counts as in
+//    flight like the rest.
 //  - Every chunk accepted on a link generation ends once: it is counted by chunks_completed(), in
 //    the order of posting, or the link goes down, after which it may or may not have landed.
 //  - chunk_arrived() is reported after all bytes of the chunk are readable, once per posted chunk.
@@ -132,10 +137,14 @@ class Rail {
   virtual bool post(int peer, const Chunk& chunk) = 0;
   /// Sends a short message; reliable while the link lives, not ordered against chunks.
   virtual bool post_control(int peer, std::span<const std::byte> message) = 0;
+  /// Hands over whatever was accepted and still lies here. Rails that hand it over at once do
+  /// nothing.
+  virtual void submit() {}
 
   /// Makes progress and reports events. True if anything happened. Never blocks.
   virtual bool poll(RailEvents& events) = 0;
-  /// Everything posted has left this process: the peer can receive it without our polling.
+  /// Everything posted has left this process: the peer can receive it without our polling. False
+  /// while something lies here that submit() would hand over.
   virtual bool flushed() const = 0;
   /// Sends acknowledgements that were held back for batching. Called before sleeping and at the
   /// end of a call.

@@ -67,7 +67,10 @@ std::uint64_t FabricState::put(const Put& put) {
   now_ns_ = now();
   activate(to);
   // Nobody is ahead of this put: it may start at once. Otherwise the next progress() is in charge.
-  if (active_.size() == 1) pump();
+  if (active_.size() == 1) {
+    pump();
+    submit();
+  }
   return number;
 }
 
@@ -140,6 +143,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
     link.blocked = true;
     return false;
   }
+  to_submit_ = true;
   InFlight& record = link.at(link.in_flight);
   record.chunk = {put.number, index};
   record.bytes = chunk.bytes;

@@ -353,6 +353,47 @@ TEST_P(RailConformance, WhatIsFlushedArrivesWithoutTheSender) {
   EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 20'000, window_.begin()));
 }
 
+TEST_P(RailConformance, WhatIsSubmittedArrivesWithoutTheSender) {
+  connect();
+  idle();
+  const std::vector<std::byte> message(100, std::byte{9});
+  for (int i = 0; i < 4; ++i)
+    ASSERT_TRUE(post(static_cast<std::size_t>(i) * 100, 100, static_cast<std::uint32_t>(i)));
+  ASSERT_TRUE(sender().post_control(1, message));
+  sender().submit();
+  EXPECT_TRUE(sender().flushed()) << "so little fits into any device";
+  const auto end = Clock::now() + std::chrono::seconds(5);
+  while ((at_receiver_.arrivals.size() < 4 || at_receiver_.messages.empty()) &&
+         Clock::now() < end) {
+    receiver().poll(at_receiver_);
+    group_->step();
+  }
+  ASSERT_EQ(at_receiver_.arrivals.size(), 4U);
+  ASSERT_EQ(at_receiver_.messages.size(), 1U);
+  EXPECT_EQ(at_receiver_.messages[0], message);
+  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 400, window_.begin()));
+}
+
+TEST_P(RailConformance, WhatLiesInARailGoesWithItsLink) {
+  connect();
+  idle();
+  for (std::uint32_t i = 0; i < 4; ++i) ASSERT_TRUE(post(i * 100, 100, i));
+  const bool lies_there = !sender().flushed();
+  sender().close(1, at_sender_);
+  EXPECT_TRUE(sender().flushed());
+  sender().submit();
+  idle(false);
+  if (lies_there) {
+    EXPECT_TRUE(at_receiver_.arrivals.empty());
+    EXPECT_TRUE(all_zero(window_));
+  }
+  ASSERT_TRUE(until([&] { return at_sender_.ups == 2 && at_receiver_.ups == 2; }));
+  const std::size_t before = at_receiver_.arrivals.size();
+  ASSERT_TRUE(post(1000, 500, 7));
+  ASSERT_TRUE(until([&] { return at_receiver_.arrivals.size() > before; }));
+  EXPECT_EQ(at_receiver_.arrivals.back().immediate, 7U);
+}
+
 TEST_P(RailConformance, ItsDescriptorWakesASleeper) {
   if (receiver().event_descriptor() < 0) GTEST_SKIP() << "this rail cannot be slept on";
   connect();

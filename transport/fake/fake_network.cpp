@@ -49,6 +49,13 @@ void FakeNetwork::plug(int rank, int index, int cable) {
       cable;
 }
 
+bool FakeNetwork::all_submitted(int rank) const {
+  const auto count = options_.size();
+  const auto first = rails_.begin() + rank * static_cast<std::ptrdiff_t>(count);
+  return std::all_of(first, first + static_cast<std::ptrdiff_t>(count),
+                     [](const FakeRail* rail) { return rail == nullptr || rail->flushed(); });
+}
+
 FakeRail* FakeNetwork::rail(Port port) const {
   return rails_[static_cast<std::size_t>(port.rank) * options_.size() +
                 static_cast<std::size_t>(port.rail)];

@@ -73,6 +73,8 @@ class FakeNetwork {
     freeze({from, rail}, {to, rail}, duration_ns);
   }
   void freeze(Port from, Port to, std::int64_t duration_ns);
+  /// Nothing was posted to a rail of this rank without a submit() or poll() after it.
+  bool all_submitted(int rank) const;
 
  private:
   friend class FakeRail;

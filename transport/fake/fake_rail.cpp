@@ -63,11 +63,15 @@ void FakeRail::forget(int peer) {
 bool FakeRail::is_up(int peer) const { return end_to(peer).up; }
 
 bool FakeRail::post(int peer, const Chunk& chunk) {
-  return network_.post(link_to(peer), side_to(peer), chunk);
+  const bool taken = network_.post(link_to(peer), side_to(peer), chunk);
+  if (taken) unsubmitted_.insert(peer);
+  return taken;
 }
 
 bool FakeRail::post_control(int peer, std::span<const std::byte> message) {
-  return network_.post_control(link_to(peer), side_to(peer), message);
+  const bool taken = network_.post_control(link_to(peer), side_to(peer), message);
+  if (taken) unsubmitted_.insert(peer);
+  return taken;
 }
 
 void FakeRail::close(int peer, RailEvents& events) {
@@ -81,6 +85,7 @@ void FakeRail::close(int peer, RailEvents& events) {
 void FakeRail::end_link(int peer) {
   network_.end_down(link_to(peer), side_to(peer), "", false);
   purge(peer, true);
+  unsubmitted_.erase(peer);
 }
 
 bool FakeRail::is_data(const Report& report) {
@@ -140,6 +145,7 @@ void FakeRail::deliver(const Report& report, RailEvents& events) {
 }
 
 bool FakeRail::poll(RailEvents& events) {
+  submit();
   // Only what is here now: a rail does not starve the others.
   std::size_t count = reports_.size();
   const bool any = count > 0;

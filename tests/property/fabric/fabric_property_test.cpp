@@ -119,6 +119,16 @@ TEST(FabricProperty, APeerThatIsSilentOnAllRailsIsMerelySlow) {
   for (const RailCounters& rail : world.fabric(0).counters()) EXPECT_EQ(rail.fences, 0U);
 }
 
+TEST(FabricProperty, TheGoodbyeDoesNotLieInARail) {
+  WorldOptions options;
+  options.rails.resize(2);
+  World world(options);
+  world.connect_all();
+  ASSERT_TRUE(world.run_until([&] { return world.fabric(0).connected(1); }, 1'000'000'000));
+  world.fabric(0).say_goodbye();
+  EXPECT_TRUE(world.network().all_submitted(0));
+}
+
 TEST(FabricProperty, APeerThatWasNeverThereIsWaitedFor) {
   World world(WorldOptions{});
   world.fabric(0).connect(1, world.rails_of(0, 1));

@@ -227,6 +227,7 @@ class Traffic {
       what.port = static_cast<int>(below(3));
       what.call = ++call_;
       put.number = fabric.put(what);
+      check_submitted(from, "put");
       put.sent = true;
       if (put.number != next - 1) fail("put numbers are not in order");
     }
@@ -265,7 +266,15 @@ class Traffic {
       put.consumed = true;
       ++consumed_;
     }
-    if (chance(20)) fabric.flush_acknowledgements();
+    if (!chance(20)) return;
+    fabric.flush_acknowledgements();
+    check_submitted(to, "flush_acknowledgements");
+  }
+
+  /// Nothing that the fabric posted lies in a rail when it returns.
+  void check_submitted(int rank, std::string_view function) {
+    if (!world_.network().all_submitted(rank))
+      fail(fmt::format("{}() of rank {} left something in a rail", function, rank));
   }
 
   std::span<std::byte> window(int rank, bool second) {
@@ -279,6 +288,7 @@ class Traffic {
     for (int rank = 0; rank < world_.ranks(); ++rank) {
       if (chance(20)) continue;
       any = world_.fabric(rank).progress() || any;
+      check_submitted(rank, "progress");
       if (world_.fabric(rank).failure()) fail(world_.fabric(rank).failure()->text);
       for (int peer = 0; peer < world_.ranks(); ++peer) {
         if (peer == rank || chance(30)) continue;

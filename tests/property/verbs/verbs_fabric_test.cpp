@@ -69,6 +69,7 @@ class PausedRail final : public Rail {
   bool post_control(int peer, std::span<const std::byte> message) override {
     return rail_->post_control(peer, message);
   }
+  void submit() override { rail_->submit(); }
   bool poll(RailEvents& events) override { return !*silent_ && rail_->poll(events); }
   bool flushed() const override { return rail_->flushed(); }
   void flush_acknowledgements() override { rail_->flush_acknowledgements(); }
