@@ -262,6 +262,28 @@ TEST_F(VerbsRailSweep, EveryCompletionFailsWithEveryStatus) {
   EXPECT_GT(broken, IBV_WC_GENERAL_ERR * 2 * kChunks);
 }
 
+TEST_F(VerbsRailSweep, EveryWorkRequestFailsWithEveryStatusOrErrno) {
+  int broken = 0;
+  // Below zero: an errno of ibv_post_send, in the middle of a list.
+  for (int wanted = -2; wanted <= IBV_WC_GENERAL_ERR; ++wanted) {
+    if (wanted == IBV_WC_SUCCESS) continue;
+    for (int n = 1;; ++n) {
+      SCOPED_TRACE("work request " + std::to_string(n) + ": " + std::to_string(wanted));
+      fake_verbs::reset(static_cast<std::uint64_t>(n));
+      if (wanted < 0)
+        fake_verbs::refuse_send(n, wanted == -1 ? ENOMEM : EINVAL);
+      else
+        fake_verbs::fail_send(n, static_cast<ibv_wc_status>(wanted));
+      const Life life = live_through();
+      if (fake_verbs::posted_sends().requests + (wanted < 0 ? 1 : 0) < n) break;
+      EXPECT_NE(life, Life::NotMade);
+      if (life == Life::Broken) ++broken;
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(broken, IBV_WC_GENERAL_ERR * 2 * kChunks);
+}
+
 TEST_F(VerbsRailSweep, EveryCallOfTheSearchForPortsFails) {
   fake_verbs::reset(1);
   ASSERT_EQ(list_verbs_ports("/nowhere").size(), 2U);

@@ -224,8 +224,8 @@ void VerbsRail::dismantle(Link& link, RailEvents* events) {
     --doomed_links_;
   }
   link.state = Link::State::Idle;
-  link.chunks_in_flight = 0;
-  link.credits_in_flight = 0;
+  if (link.sends.has_list()) std::erase(listed_links_, link.slot);
+  link.sends.clear();
   link.receives_used = link.receives_again = link.receives_told = 0;
   if (link.buffers) {
     link.buffers->credit_from_peer = 0;

@@ -34,35 +34,29 @@ bool VerbsRail::may_use_receive(const Link& link) const {
 bool VerbsRail::post(int peer, const Chunk& chunk) {
   Link* link = find(peer);
   if (link == nullptr || !link->is_up()) return false;
-  if (link->chunks_in_flight >= kQueueDepth || chunk.bytes > max_chunk_bytes_) return false;
+  if (link->sends.chunks() >= kQueueDepth || chunk.bytes > max_chunk_bytes_) return false;
   if (!may_use_receive(*link)) return false;
-  ibv_sge piece{address_of(chunk.from), chunk.bytes, 0};
-  ibv_send_wr work{};
-  work.wr_id = WorkId{WorkId::Kind::Chunk, link->slot, link->generation, 0}.encode();
-  work.sg_list = &piece;
-  work.num_sge = chunk.bytes == 0 ? 0 : 1;
-  work.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  work.send_flags = IBV_SEND_SIGNALED;
-  work.imm_data = htonl(chunk.immediate);
-  work.wr.rdma.remote_addr =
+  SendQueue::Request write;
+  write.kind = SendQueue::Kind::Chunk;
+  write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  write.from = chunk.from;
+  write.bytes = chunk.bytes;
+  write.immediate = chunk.immediate;
+  write.remote_address =
       (chunk.primary ? link->theirs.window_address : chunk.window.address) + chunk.offset;
-  work.wr.rdma.rkey =
+  write.remote_key =
       chunk.primary ? link->theirs.window_key : static_cast<std::uint32_t>(chunk.window.key);
-  if (chunk.bytes <= link->inline_bytes) {
-    work.send_flags |= IBV_SEND_INLINE;
-  } else if (const std::uint32_t* key = key_of(chunk.from, chunk.bytes)) {
-    piece.lkey = *key;
-  } else {
-    doom(*link,
-         fmt::format("{} bytes were to be sent from memory that is not registered", chunk.bytes));
-    return true;  // accepted: the link goes down at the next poll()
+  write.is_inline = chunk.bytes <= link->inline_bytes;
+  if (!write.is_inline) {
+    const std::uint32_t* key = key_of(chunk.from, chunk.bytes);
+    if (key == nullptr) {
+      doom(*link,
+           fmt::format("{} bytes were to be sent from memory that is not registered", chunk.bytes));
+      return true;  // accepted: the link goes down at the next poll()
+    }
+    write.local_key = *key;
   }
-  ibv_send_wr* bad = nullptr;
-  if (const int error_number = ibv_post_send(link->pair, &work, &bad)) {
-    doom(*link, fmt::format("the device refused a write: {}", base::errno_text(error_number)));
-    return true;
-  }
-  ++link->chunks_in_flight;
+  list(*link, write);
   ++link->receives_used;
   return true;
 }
@@ -72,24 +66,43 @@ bool VerbsRail::post_control(int peer, std::span<const std::byte> message) {
   if (link == nullptr || !link->is_up() || message.size() > kMaxControlBytes) return false;
   if (link->free_control == 0 || !may_use_receive(*link)) return false;
   const auto buffer = static_cast<std::uint16_t>(std::countr_zero(link->free_control));
+  link->free_control &= link->free_control - 1;
+  // Nobody keeps the message until the list is posted, so that it needs a buffer even if inline.
   auto& bytes = link->buffers->sent[buffer];
   std::memcpy(bytes.data(), message.data(), message.size());
-  ibv_sge piece{address_of(bytes.data()), static_cast<std::uint32_t>(message.size()),
-                link->buffers_region->lkey};
-  ibv_send_wr work{};
-  work.wr_id = WorkId{WorkId::Kind::Control, link->slot, link->generation, buffer}.encode();
-  work.sg_list = &piece;
-  work.num_sge = message.empty() ? 0 : 1;
-  work.opcode = IBV_WR_SEND;
-  work.send_flags = IBV_SEND_SIGNALED;
-  ibv_send_wr* bad = nullptr;
-  if (const int error_number = ibv_post_send(link->pair, &work, &bad)) {
-    doom(*link, fmt::format("the device refused a message: {}", base::errno_text(error_number)));
-    return true;
-  }
-  link->free_control &= link->free_control - 1;
+  SendQueue::Request send;
+  send.kind = SendQueue::Kind::Control;
+  send.opcode = IBV_WR_SEND;
+  send.from = bytes.data();
+  send.bytes = static_cast<std::uint32_t>(message.size());
+  send.local_key = link->buffers_region->lkey;
+  send.is_inline = send.bytes <= link->inline_bytes;
+  send.control_buffer = buffer;
+  list(*link, send);
   ++link->receives_used;
   return true;
+}
+
+void VerbsRail::list(Link& link, const SendQueue::Request& request) {
+  if (!link.sends.has_list()) listed_links_.push_back(link.slot);
+  link.sends.append(request, WorkId{WorkId::Kind::Send, link.slot, link.generation, 0});
+}
+
+void VerbsRail::submit() {
+  if (listed_links_.empty()) return;
+  std::erase_if(listed_links_, [this](std::uint16_t slot) { return post_list(links_.at(slot)); });
+}
+
+/// One doorbell. False if something stays in the list: that link is doomed, and what was refused is
+/// dropped with it.
+bool VerbsRail::post_list(Link& link) {
+  if (!link.doom.empty()) return false;
+  const int count = link.sends.listed();
+  const int error_number = link.sends.post(*link.pair);
+  if (error_number == 0) return true;
+  doom(link, fmt::format("the device refused {} of {} work requests: {}", link.sends.listed(),
+                         count, base::errno_text(error_number)));
+  return !link.sends.has_list();
 }
 
 bool VerbsRail::post_receive(Link& link, std::uint16_t buffer) {
@@ -111,7 +124,7 @@ bool VerbsRail::post_receive(Link& link, std::uint16_t buffer) {
 
 void VerbsRail::tell_credit(Link& link) {
   if (link.receives_again - link.receives_told < kCreditEvery) return;
-  if (link.credits_in_flight >= kCreditDepth || !link.is_up()) return;
+  if (link.sends.credits() >= kCreditDepth || !link.is_up()) return;
   post_credit(link);
 }
 
@@ -119,23 +132,16 @@ void VerbsRail::tell_credit(Link& link) {
 /// it does not matter which of several writes the peer sees last.
 void VerbsRail::post_credit(Link& link) {
   link.buffers->credit_to_peer = link.receives_again;
-  ibv_sge piece{address_of(&link.buffers->credit_to_peer), sizeof(std::uint64_t),
-                link.buffers_region->lkey};
-  ibv_send_wr work{};
-  work.wr_id = WorkId{WorkId::Kind::Credit, link.slot, link.generation, 0}.encode();
-  work.sg_list = &piece;
-  work.num_sge = 1;
-  work.opcode = IBV_WR_RDMA_WRITE;
-  work.send_flags = IBV_SEND_SIGNALED;
-  if (link.inline_bytes >= sizeof(std::uint64_t)) work.send_flags |= IBV_SEND_INLINE;
-  work.wr.rdma.remote_addr = link.theirs.credit_address;
-  work.wr.rdma.rkey = link.theirs.credit_key;
-  ibv_send_wr* bad = nullptr;
-  if (const int error_number = ibv_post_send(link.pair, &work, &bad)) {
-    doom(link, fmt::format("the device refused a write: {}", base::errno_text(error_number)));
-    return;
-  }
-  ++link.credits_in_flight;
+  SendQueue::Request write;
+  write.kind = SendQueue::Kind::Credit;
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.from = &link.buffers->credit_to_peer;
+  write.bytes = sizeof link.buffers->credit_to_peer;
+  write.local_key = link.buffers_region->lkey;
+  write.is_inline = write.bytes <= link.inline_bytes;
+  write.remote_address = link.theirs.credit_address;
+  write.remote_key = link.theirs.credit_key;
+  list(link, write);
   link.receives_told = link.receives_again;
 }
 
@@ -149,6 +155,8 @@ bool VerbsRail::poll(RailEvents& events) {
     polls_until_clock_ = kPollsPerClock;
     if (base::now_ns() - serviced_at_ns_ > kServiceIntervalNs) any |= service(events);
   }
+  // Credit words, and what somebody has left there.
+  submit();
   return any;
 }
 
@@ -192,7 +200,7 @@ void VerbsRail::drain(Link& link, RailEvents& events) {
       if (id.kind == WorkId::Kind::Receive) {
         --link.receives_posted;
         if (completion.status == IBV_WC_SUCCESS) {
-          report_receive(link, ibv_wc(completion), id.buffer, events);
+          report_receive(link, ibv_wc(completion), id.place, events);
         }
       }
       completions_[at].wr_id = WorkId{WorkId::Kind::Taken, link.slot, link.generation, 0}.encode();
@@ -224,25 +232,19 @@ void VerbsRail::complete(const ibv_wc& completion, RailEvents& events) {
   if (link.state == Link::State::Accepting && id.kind == WorkId::Kind::Receive) {
     go_up(link, events);
   }
-  switch (id.kind) {
-    case WorkId::Kind::Chunk:
-      --link.chunks_in_flight;
-      events.chunks_completed(index(), link.peer, 1);
-      break;
-    case WorkId::Kind::Control:
-      link.free_control |= std::uint64_t{1} << id.buffer;
-      break;
-    case WorkId::Kind::Credit:
-      --link.credits_in_flight;
-      if (link.state == Link::State::Connecting) return path_proved(link, events);
-      tell_credit(link);
-      break;
-    case WorkId::Kind::Receive:
-      complete_receive(link, completion, id.buffer, events);
-      break;
-    case WorkId::Kind::Taken:
-      break;
+  if (id.kind == WorkId::Kind::Receive) {
+    complete_receive(link, completion, id.place, events);
+  } else {
+    complete_sends(link, id.place, events);
   }
+}
+
+void VerbsRail::complete_sends(Link& link, std::uint16_t place, RailEvents& events) {
+  const SendQueue::Done done = link.sends.complete(place);
+  link.free_control |= done.control_buffers;
+  if (link.state == Link::State::Connecting) return path_proved(link, events);
+  if (done.chunks > 0) events.chunks_completed(index(), link.peer, done.chunks);
+  if (done.credits > 0) tell_credit(link);
 }
 
 void VerbsRail::report_receive(Link& link, const ibv_wc& completion, std::uint16_t buffer,

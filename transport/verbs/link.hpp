@@ -1,4 +1,4 @@
-// One link of a verbs rail: its queue's depths, what its work requests are called, its state.
+// One link of a verbs rail: its memory and its state.
 #pragma once
 
 #include <array>
@@ -11,55 +11,12 @@
 #include "transport/verbs/hello.hpp"
 #include "transport/verbs/offer.hpp"
 #include "transport/verbs/rail_address.hpp"
+#include "transport/verbs/send_queue.hpp"
 #include "transport/verbs/side_channel.hpp"
 #include "transport/verbs/verbs_objects.hpp"
+#include "transport/verbs/work.hpp"
 
 namespace allrail::transport::verbs {
-
-/// Chunks and control messages that a link may have in flight.
-inline constexpr int kQueueDepth = 64;
-inline constexpr int kControlDepth = 16;
-/// Receives that a link has posted: whatever the peer may have in flight, twice, so that it goes on
-/// while word of receives posted again is on its way.
-inline constexpr int kReceiveDepth = 2 * (kQueueDepth + kControlDepth);
-/// After so many receives posted again the peer is told.
-inline constexpr int kCreditEvery = kReceiveDepth / 4;
-/// Credit words in flight: each stands for kCreditEvery receives, of which there are four times as
-/// many, and one more while its completion was not seen.
-inline constexpr int kCreditDepth = 8;
-inline constexpr int kSendDepth = kQueueDepth + kControlDepth + kCreditDepth;
-inline constexpr int kCompletionsPerLink = kSendDepth + kReceiveDepth;
-/// Links that share a completion queue, where the device has queues so long.
-inline constexpr int kLinksPerCompletionQueue = 64;
-static_assert(kReceiveDepth - kCreditEvery >= kQueueDepth + kControlDepth,
-              "a full queue fits in what the peer knows to be posted");
-static_assert(kCreditDepth * kCreditEvery >= kReceiveDepth, "no credit word waits for a slot");
-static_assert(kReceiveDepth >= kSendDepth, "the longest work queue is the one of receives");
-static_assert(kControlDepth < 64, "one bit per buffer, in Link::free_control");
-static_assert(kReceiveDepth <= UINT16_MAX, "WorkId::buffer names every receive");
-/// Completions that are taken from a queue at once.
-inline constexpr std::size_t kCompletionBatch = 64;
-inline constexpr std::uint32_t kMaxChunkBytes = 1U << 20;
-inline constexpr std::uint32_t kWantedInlineBytes = 220;
-
-/// What a work request was for, in its wr_id, so that its completion finds the link, or learns that
-/// the connection it belongs to is gone.
-struct WorkId {
-  enum class Kind : std::uint8_t { Chunk, Control, Credit, Receive, Taken };
-  Kind kind = Kind::Chunk;
-  std::uint16_t link = 0;
-  std::uint32_t generation = 0;  // 24 bits
-  std::uint16_t buffer = 0;
-
-  std::uint64_t encode() const {
-    return static_cast<std::uint64_t>(kind) << 56 | static_cast<std::uint64_t>(link) << 40 |
-           static_cast<std::uint64_t>(generation & 0xffffffU) << 16 | buffer;
-  }
-  static WorkId decode(std::uint64_t id) {
-    return {static_cast<Kind>(id >> 56), static_cast<std::uint16_t>(id >> 40),
-            static_cast<std::uint32_t>(id >> 16) & 0xffffffU, static_cast<std::uint16_t>(id)};
-  }
-};
 
 /// Memory of one link that the device reads and writes: received and sent control messages, and the
 /// two credit words.
@@ -115,8 +72,7 @@ struct Link {
   MemoryRegion buffers_region;
   std::uint32_t inline_bytes = 0;
   int receives_posted = 0;
-  int chunks_in_flight = 0;
-  int credits_in_flight = 0;
+  SendQueue sends;
   std::uint64_t free_control = 0;    // one bit per sent control buffer
   std::uint64_t receives_used = 0;   // of the peer's, by our sends
   std::uint64_t receives_again = 0;  // of ours, posted again

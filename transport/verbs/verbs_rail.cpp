@@ -168,6 +168,7 @@ Link& VerbsRail::link_of(int peer) {
   Link& link = links_.make(peer);
   link.peer = peer;
   link.slot = static_cast<std::uint16_t>(links_.size() - 1);
+  listed_links_.reserve(links_.size());
   return link;
 }
 

@@ -22,8 +22,10 @@
 #include "transport/verbs/hello.hpp"
 #include "transport/verbs/link.hpp"
 #include "transport/verbs/queue_pair.hpp"
+#include "transport/verbs/send_queue.hpp"
 #include "transport/verbs/verbs_objects.hpp"
 #include "transport/verbs/verbs_rail.hpp"
+#include "transport/verbs/work.hpp"
 
 namespace allrail::transport::verbs {
 
@@ -78,8 +80,9 @@ class VerbsRail final : public Rail {
 
   bool post(int peer, const Chunk& chunk) override;
   bool post_control(int peer, std::span<const std::byte> message) override;
+  void submit() override;
   bool poll(RailEvents& events) override;
-  bool flushed() const override { return true; }
+  bool flushed() const override { return listed_links_.empty(); }
   void flush_acknowledgements() override {}
   void close(int peer, RailEvents& events) override;
 
@@ -167,11 +170,14 @@ class VerbsRail final : public Rail {
   bool take_completions(const CompletionQueueUse& use);
   void drain(Link& link, RailEvents& events);
   void complete(const ibv_wc& completion, RailEvents& events);
+  void complete_sends(Link& link, std::uint16_t place, RailEvents& events);
   void report_receive(Link& link, const ibv_wc& completion, std::uint16_t buffer,
                       RailEvents& events);
   void complete_receive(Link& link, const ibv_wc& completion, std::uint16_t buffer,
                         RailEvents& events);
   bool post_receive(Link& link, std::uint16_t buffer);
+  void list(Link& link, const SendQueue::Request& request);
+  bool post_list(Link& link);
   void tell_credit(Link& link);
   void post_credit(Link& link);
   bool may_use_receive(const Link& link) const;
@@ -196,6 +202,8 @@ class VerbsRail final : public Rail {
   MemoryRegion window_region_;
   std::vector<Region> regions_;
   PeerTable<Link> links_;  // to those who were connect()ed, or who connected; at(Link::slot)
+  // Slots of links whose work requests are collected and not posted.
+  std::vector<std::uint16_t> listed_links_;
   // Taken from the queues and not looked at yet: from next_completion_ on.
   std::vector<ibv_wc> completions_;
   std::size_t next_completion_ = 0;
