@@ -8,10 +8,9 @@
 // What every rail must keep (tests/conformance states it as tests):
 //  - post() never blocks. At most `queue_depth` chunks per link are in flight; the fabric counts.
 //  - What post() and post_control() accepted may lie in the rail until submit(), so that a device
-//  is
-//    rung once for all of it. The fabric calls submit() before any of its functions returns; poll()
-//    does so, too. What lies there when its link goes down or is closed is dropped; it counts as in
-//    flight like the rest.
+//    is rung once for all of it. The fabric calls submit() before any of its functions returns;
+//    poll() does so, too. What lies there when its link goes down or is closed is dropped; it
+//    counts as in flight like the rest.
 //  - Every chunk accepted on a link generation ends once: it is counted by chunks_completed(), in
 //    the order of posting, or the link goes down, after which it may or may not have landed.
 //  - chunk_arrived() is reported after all bytes of the chunk are readable, once per posted chunk.
