@@ -1,6 +1,6 @@
 #!/bin/bash
 # Everything compiles without a warning with clang, and the unit tests pass.
-# Limit: 1500 s
+# Limit: 2400 s
 . tests/legs/common.sh
 export CXX="ccache clang++"
 try "configure" configure build-clang -Dtests=true -Dbuildtype=debugoptimized

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Address and undefined-behaviour sanitizers over all tests that live in one process.
-# Limit: 1500 s
+# Limit: 2700 s
 . tests/legs/common.sh
 # gcc's warnings are less exact in sanitized code; the gcc leg has already judged them.
 try "configure" configure build-asan -Dtests=true -Dbuildtype=debugoptimized -Dwerror=false \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Thread sanitizer over the tests with threads in one process.
-# Limit: 1500 s
+# Limit: 2700 s
 . tests/legs/common.sh
 try "configure" configure build-tsan -Dtests=true -Dbuildtype=debugoptimized -Dwerror=false \
   -Db_sanitize=thread

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Debian 13: gcc 14, PMIx 5 and the newer libraries, in the lab's root file system.
-# Limit: 1800 s
+# Limit: 2700 s
 . tests/legs/common.sh
 reason=$(why_no_lab)
 if [ -n "$reason" ]; then
