@@ -1,12 +1,22 @@
-// Runs plans over the node segment and the fabric: starts executions, makes progress, waits, and
+// Runs calls over the node segment and the fabric: starts executions, makes progress, waits, and
 // turns what goes wrong into errors on every rank.
+//
+// Calls stand in a queue in the order of their start, which is the same on all ranks. Their slices
+// get numbers, stamps and slots in that order, up to three are under way at once, and they end in
+// that order. advance() does everything that can be done without waiting; a call that blocks is
+// started and waited for, one that does not is started and tested now and then.
+//   engine.cpp        the queue
+//   engine_wait.cpp   waiting, and what is looked after meanwhile
+//   engine_errors.cpp the end of the communicator
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <new>
 #include <string>
 
+#include "coll/call_run.hpp"
 #include "coll/done_counts.hpp"
 #include "coll/execution.hpp"
 #include "coll/plan.hpp"
@@ -19,43 +29,73 @@ namespace allrail::coll {
 
 class Engine {
  public:
-  /// `communicator` tells the calls of this communicator from those of others.
-  Engine(const Team& team, const SlotGeometry& geometry, std::uint64_t communicator);
+  /// `communicator` tells the calls of this communicator from those of others. `registered_bytes`
+  /// are what may be registered of user memory with each rail at once.
+  Engine(const Team& team, const SlotGeometry& geometry, std::uint64_t communicator,
+         std::uint64_t registered_bytes = UINT64_MAX);
 
   /// Starts links to the ranks that a plan talks to. Nothing blocks.
   void connect(const CallPlan& plan);
-  /// Runs one call to its end. Throws Error with the communicator dead: what this rank found is
-  /// told to all ranks, what another rank found is thrown here.
+  /// Throws Error{Aborted} if the communicator died before, or the first cause if nobody here was
+  /// told yet. To be called before run() and start().
+  void throw_if_dead();
+  /// Runs one call to its end, after those that were started before. Throws Error with the
+  /// communicator dead: what this rank found is told to all ranks, what another rank found is
+  /// thrown here.
   void run(const CallPlan& plan, const Buffers& buffers, base::Deadline deadline);
+
+  /// Puts a call, with its plan, buffers and deadline, behind those that were started before and
+  /// does what can be done without waiting. It is not InFlight. Throws as run() does.
+  void start(CallRun& call);
+  /// Makes progress without waiting. True once the call has Ended. Throws as run() does.
+  bool test(CallRun& call);
+  /// Waits for the end of the call. Throws as run() does.
+  void wait(CallRun& call);
+  /// Before a call is destroyed: gives it `patience` to end, then ends the communicator, and takes
+  /// its memory from the rails.
+  void abandon(CallRun& call, std::chrono::milliseconds patience) noexcept;
+
   /// Finishes what this rank still has to send; gives up when nothing moves for `patience`.
   void drain(std::chrono::milliseconds patience) noexcept;
-  /// Progress without a call: acknowledgements, replays, done counts. For the helper thread.
+  /// Progress while the user is elsewhere: acknowledgements, replays, done counts, and calls that
+  /// were started. For the helper thread. An error is kept for the next call.
   void idle_progress();
 
   /// Tells all ranks that this communicator is dead, and throws the first cause.
   [[noreturn]] void die(Code code, int peer, const std::string& text);
-  /// Whether a call of this rank ended with the death of the communicator.
+  /// Whether a call of this rank, or the helper, ended with the death of the communicator.
   bool dead() const noexcept { return dead_; }
-  /// Throws Error{Aborted} if the communicator died before.
-  void throw_if_dead();
 
  private:
-  static constexpr int kMaxActive = 3;  // slices of a call under way at once: a large slot less
+  static constexpr int kMaxActive = 3;  // slices under way at once: a large slot less
 
-  void begin(const CallPlan& plan, std::uint64_t slice, const Buffers& buffers);
-  /// Walks all active executions on; true when the oldest has done its steps.
-  bool advance();
-  void run_slices(const CallPlan& plan, const Buffers& buffers, base::Deadline deadline);
-  void end_oldest(base::Deadline deadline);
-  void end_call(const CallPlan& plan, base::Deadline deadline);
-  template <class Ready>
-  void wait(const Ready& ready, base::Deadline deadline);
-  void slow_checks(base::Deadline deadline, std::int64_t since_ns);
+  // engine.cpp
+  void begin_slices();
+  bool has_memory(CallRun& call);
+  void begin(CallRun& call);
+  void advance();
+  bool advance_executions();
+  void end_oldest();
+  bool leave_front();
+
+  // engine_wait.cpp
+  void wait_for(const CallRun& call);
+  bool uses_rails() const;
+  void slow_checks();
+  void share_progress();
   void check_failures();
   void check_local_ranks();
-  void sleep();
+  void check_deadlines();
+  void warn_if_long(std::int64_t now_ns);
+  void sleep(bool rails);
+
+  // engine_errors.cpp
+  template <class Work>
+  void guarded(const Work& work);
   [[noreturn]] void report_mismatch(const CallMismatch& mismatch, const Call& mine);
   [[noreturn]] void throw_abort_record();
+  void give_up_calls();
+
   Execution& active(int index) {
     return executions_[static_cast<std::size_t>((oldest_ + index) % kMaxActive)];
   }
@@ -65,18 +105,39 @@ class Engine {
   DoneCounts done_counts_;
   SlotRing slots_;
   ExecutionContext context_;
+  RegistrationBudget registrations_;
   std::array<Execution, kMaxActive> executions_;
   std::array<bool, kMaxActive> steps_done_{};
   int oldest_ = 0;
   int active_count_ = 0;
-  const CallPlan* running_ = nullptr;
+  CallRun* front_ = nullptr;     // the oldest call that has not ended
+  CallRun* back_ = nullptr;      // the newest
+  CallRun* to_begin_ = nullptr;  // the first with slices that are not begun
+  CallRun blocking_;             // of run()
   std::uint64_t sequence_ = 0;
   std::uint64_t stamp_ = 0;
+  std::uint64_t slices_ended_ = 0;
+  std::int64_t waiting_since_ns_ = 0;  // 0: no slow check since the last slice ended
   std::int64_t next_slow_check_ns_ = 0;
   std::int64_t next_warning_ns_ = 0;
   bool checked_ = false;  // this wait has made a slow check
   bool dead_ = false;
-  std::string first_cause_;
+  bool told_ = false;  // the first cause was thrown at the user
+  shm::AbortRecord first_cause_;
 };
+
+/// Something that fails here alone, such as a registration, is told to the others: they must not
+/// wait for it.
+template <class Work>
+void Engine::guarded(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (dead_) throw;
+    die(error.code(), error.peer(), error.what());
+  } catch (const std::bad_alloc&) {
+    die(Code::ResourceLimit, -1, "no memory is left for what a call needs");
+  }
+}
 
 }  // namespace allrail::coll

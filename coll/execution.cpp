@@ -1,6 +1,5 @@
 #include "coll/execution.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include "coll/ready_token.hpp"
@@ -18,7 +17,7 @@ constexpr std::uint64_t kHeadersEvery = 4;
 
 Execution::Execution(ExecutionContext& context) : context_(context), team_(context.team) {}
 
-void Execution::start(Call call) {
+void Execution::start(Call&& call) {
   call_ = std::move(call);
   slot_ = team_.segment->bytes().data() + team_.slot_offset(team_.node, call_.slot.number);
   slot_is_free_ = false;
@@ -29,25 +28,11 @@ void Execution::start(Call call) {
   mismatch_ = {};
   await_numbers_.clear();
   user_puts_.clear();
-  if (call_.zero_copy) {
-    my_window_ =
-        team_.fabric->register_window({call_.buffers.receive, call_.buffers.receive_bytes});
-    registered_ = true;
-  }
   await_steps_.clear();
   announced_ = 0;
-  std::uint64_t sent_bytes = 0;  // of the send buffer, by puts
   for (const Step& step : call_.schedule->steps) {
-    if (step.kind == StepKind::Put) {
-      ++puts_left_;
-      if (step.from == Memory::Send)
-        sent_bytes = std::max(sent_bytes, step.from_offset + step.bytes);
-    }
+    if (step.kind == StepKind::Put) ++puts_left_;
     if (step.kind == StepKind::Await) await_steps_.push_back(&step);
-  }
-  if (sent_bytes != 0 && team_.fabric != nullptr) {
-    source_ = {call_.buffers.send, sent_bytes};
-    team_.fabric->register_source(source_);
   }
   state_ = State::Running;
 }
@@ -139,9 +124,9 @@ void Execution::stamp(const Step& step) {
   std::memcpy(slot_ + step.to_offset, &header, sizeof header);
   stamp_offset_ = step.to_offset;
   stamped_done_ = header.done;
-  if (call_.zero_copy) {
-    write_token(my_window_, std::span<std::byte, kTokenBodyBytes>(slot_ + schedule::kHeaderBytes,
-                                                                  kTokenBodyBytes));
+  if (call_.zero_copy()) {
+    write_token(*call_.window, std::span<std::byte, kTokenBodyBytes>(slot_ + schedule::kHeaderBytes,
+                                                                     kTokenBodyBytes));
   }
 }
 
@@ -173,7 +158,7 @@ bool Execution::put(const Step& step) {
   } else {
     put.window = window_of(step.peer);
     if (put.window == nullptr) return false;
-    put.offset = step.to_offset;
+    put.offset = call_.window_offset + step.to_offset;
   }
   const std::uint64_t number = team_.fabric->put(put);
   if (step.from != Memory::Slot) user_puts_.push_back({step.peer, number});
@@ -264,10 +249,6 @@ void Execution::note_all_headers() {
 
 void Execution::finish() {
   if (slot_is_free_ && call_.number % kHeadersEvery == 0) note_all_headers();
-  if (registered_) team_.fabric->unregister_window(my_window_);
-  registered_ = false;
-  if (!source_.empty()) team_.fabric->unregister_source(source_);
-  source_ = {};
   call_.keep_alive.reset();
   state_ = State::Idle;
 }

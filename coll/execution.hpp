@@ -10,17 +10,12 @@
 
 #include "coll/block_header.hpp"
 #include "coll/done_counts.hpp"
+#include "coll/registration.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/slots.hpp"
 #include "coll/team.hpp"
 
 namespace allrail::coll {
-
-struct Buffers {
-  const std::byte* send = nullptr;
-  std::byte* receive = nullptr;
-  std::uint64_t receive_bytes = 0;  // what zero-copy registers
-};
 
 /// Another rank's call does not match mine.
 struct CallMismatch {
@@ -37,7 +32,9 @@ struct Call {
   std::uint64_t stamp = 0;
   CallDescription description;
   SlotUse slot;
-  bool zero_copy = false;
+  const transport::RemoteWindow* window = nullptr;  // of the whole receive buffer; zero-copy only
+  std::uint64_t window_offset = 0;                  // where this slice begins in it, on all ranks
+  bool zero_copy() const { return window != nullptr; }
 };
 
 /// What all executions of a communicator share.
@@ -53,9 +50,8 @@ class Execution {
 
   explicit Execution(ExecutionContext& context);
 
-  /// Calls are started in order. Zero-copy calls
-  /// register the receive buffer: only then it may throw (Error{ResourceLimit}).
-  void start(Call call);
+  /// Calls are started in order.
+  void start(Call&& call);
   /// Walks on as far as possible. `in_turn` is false while an earlier call has puts to post or
   /// awaits to announce: both keep the order of calls. True once all steps are done.
   bool advance(bool in_turn);
@@ -111,9 +107,6 @@ class Execution {
     std::uint64_t number;
   };
   std::vector<UserPut> user_puts_;  // puts out of user memory
-  transport::RemoteWindow my_window_;
-  bool registered_ = false;
-  std::span<const std::byte> source_;  // the part of the send buffer that rails read
   transport::RemoteWindow peer_window_;
   int peer_window_of_ = -1;
   CallMismatch mismatch_;

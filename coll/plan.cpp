@@ -156,8 +156,19 @@ schedule::Schedule CallPlan::make_schedule(const schedule::NodeMap& map,
 }
 
 std::shared_ptr<const schedule::Schedule> CallPlan::schedule(std::uint64_t slice) const {
+  if (slice < kept_.size()) return kept_[slice];
   if (slice == 0 || bytes_of_slice(slice) == bytes_of_slice(0)) return first_;
   return std::make_shared<schedule::Schedule>(make_schedule(roster_.map(), slice));
+}
+
+void CallPlan::keep_all_slices() {
+  if (slices_ == 1) return;
+  std::vector<std::shared_ptr<const schedule::Schedule>> kept;
+  for (std::uint64_t slice = 0; slice < slices_; ++slice) {
+    const bool as_before = slice > 0 && bytes_of_slice(slice) == bytes_of_slice(slice - 1);
+    kept.push_back(as_before ? kept.back() : schedule(slice));
+  }
+  kept_ = std::move(kept);
 }
 
 schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, int ranks, int rank) {

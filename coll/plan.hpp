@@ -56,6 +56,8 @@ class CallPlan {
   std::uint64_t slice_bytes() const { return slice_bytes_; }
   /// The schedule of one slice; offsets count from the slice's start in both user buffers.
   std::shared_ptr<const schedule::Schedule> schedule(std::uint64_t slice) const;
+  /// Makes the schedules of all slices now, so that schedule() allocates nothing later.
+  void keep_all_slices();
   /// The schedule of slice 0, without sharing: the path of calls that are one slice.
   const schedule::Schedule& first() const { return *first_; }
   /// Slot bytes that a slice takes on the largest node: the same on all ranks.
@@ -89,6 +91,7 @@ class CallPlan {
   std::uint64_t slice_bytes_ = 0;
   std::uint64_t slot_bytes_ = 0;
   std::shared_ptr<const schedule::Schedule> first_;
+  std::vector<std::shared_ptr<const schedule::Schedule>> kept_;  // by slice, or empty
   std::vector<int> peers_;
 };
 

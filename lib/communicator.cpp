@@ -34,6 +34,18 @@ void Communicator::allgatherv_bytes(std::span<const std::byte> send, std::span<s
   world_->allgatherv(send, recv, counts, displacements, element_bytes, options);
 }
 
+Plan Communicator::plan_allgather_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
+                                        const CallOptions& options) {
+  return Plan(world_->plan_allgather(send, recv, options));
+}
+
+Plan Communicator::plan_allgatherv_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
+                                         std::span<const std::size_t> counts,
+                                         std::span<const std::size_t> displacements,
+                                         std::size_t element_bytes, const CallOptions& options) {
+  return Plan(world_->plan_allgatherv(send, recv, counts, displacements, element_bytes, options));
+}
+
 std::vector<RailStatistics> Communicator::rail_statistics() { return world_->rail_statistics(); }
 
 }  // namespace allrail

@@ -68,6 +68,11 @@ std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
   if (const coll::CallPlan* known = plans_.find(key)) return *known;
+  return plans_.keep(key, make_connected_plan(key, options));
+}
+
+std::unique_ptr<coll::CallPlan> World::make_connected_plan(const PlanKey& key,
+                                                           const CallOptions& options) {
   std::unique_ptr<coll::CallPlan> plan;
   try {
     plan = make_plan(key, options);
@@ -80,7 +85,7 @@ const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& opt
     if (error.code() == Code::InvalidArgument) reject(error.what());
     engine_->die(error.code(), error.peer(), error.what());
   }
-  return plans_.keep(key, std::move(plan));
+  return plan;
 }
 
 void World::reject(const std::string& text) {
@@ -96,8 +101,7 @@ void World::reject(const std::string& text) {
 void World::run(const coll::CallPlan& plan, const coll::Buffers& buffers,
                 const CallOptions& options) {
   const auto timeout = options.timeout.count() > 0 ? options.timeout : options_.timeout;
-  engine_->run(plan, buffers,
-               timeout.count() > 0 ? base::Deadline::after(timeout) : base::Deadline::never());
+  engine_->run(plan, buffers, deadline_of(timeout));
 }
 
 void World::barrier() {
@@ -126,10 +130,8 @@ void World::check_allgather(std::span<const std::byte> send, std::span<std::byte
   }
 }
 
-void World::allgather(std::span<const std::byte> send, std::span<std::byte> receive,
-                      const CallOptions& options) {
-  const EntryGuard guard(gate_);
-  engine_->throw_if_dead();
+PlanKey World::allgather_key(std::span<const std::byte> send, std::span<std::byte> receive,
+                             const CallOptions& options) {
   const auto ranks = static_cast<std::uint64_t>(roster_.ranks());
   check_allgather(send, receive, ranks * send.size(),
                   static_cast<std::uint64_t>(team_.rank) * send.size());
@@ -139,15 +141,13 @@ void World::allgather(std::span<const std::byte> send, std::span<std::byte> rece
   key.algorithm = &options.algorithm;
   key.ports = options.ports;
   key.leaders = options.leaders;
-  run(plan_for(key, options), {send.data(), receive.data(), receive.size()}, options);
+  return key;
 }
 
-void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,
-                       std::span<const std::size_t> counts,
-                       std::span<const std::size_t> displacements, std::size_t element_bytes,
-                       const CallOptions& options) {
-  const EntryGuard guard(gate_);
-  engine_->throw_if_dead();
+PlanKey World::allgatherv_key(std::span<const std::byte> send, std::span<std::byte> receive,
+                              std::span<const std::size_t> counts,
+                              std::span<const std::size_t> displacements, std::size_t element_bytes,
+                              const CallOptions& options) {
   if (static_cast<int>(counts.size()) != roster_.ranks()) {
     reject(fmt::format("{} counts were given for {} ranks", counts.size(), roster_.ranks()));
   }
@@ -190,7 +190,24 @@ void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> rec
   key.algorithm = &options.algorithm;
   key.ports = options.ports;
   key.leaders = options.leaders;
-  run(plan_for(key, options), {send.data(), receive.data(), receive.size()}, options);
+  return key;
+}
+
+void World::allgather(std::span<const std::byte> send, std::span<std::byte> receive,
+                      const CallOptions& options) {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  run(plan_for(allgather_key(send, receive, options), options), buffers_of(send, receive), options);
+}
+
+void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,
+                       std::span<const std::size_t> counts,
+                       std::span<const std::size_t> displacements, std::size_t element_bytes,
+                       const CallOptions& options) {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
+  run(plan_for(key, options), buffers_of(send, receive), options);
 }
 
 std::vector<RailStatistics> World::rail_statistics() {

@@ -21,6 +21,7 @@
 #include "lib/plan_cache.hpp"
 #include "lib/rail_directory.hpp"
 #include "lib/rails.hpp"
+#include "lib/user_plan.hpp"
 #include "shm/liveness.hpp"
 #include "shm/segment.hpp"
 #include "transport/control/control_plane.hpp"
@@ -52,6 +53,19 @@ class World final : public coll::TeamEvents {
   void allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,
                   std::span<const std::size_t> counts, std::span<const std::size_t> displacements,
                   std::size_t element_bytes, const CallOptions& options);
+  /// Plans of the public API: what Plan and its makers say.
+  std::shared_ptr<UserPlan> plan_allgather(std::span<const std::byte> send,
+                                           std::span<std::byte> receive,
+                                           const CallOptions& options);
+  std::shared_ptr<UserPlan> plan_allgatherv(std::span<const std::byte> send,
+                                            std::span<std::byte> receive,
+                                            std::span<const std::size_t> counts,
+                                            std::span<const std::size_t> displacements,
+                                            std::size_t element_bytes, const CallOptions& options);
+  void start(UserPlan& plan);
+  bool test(UserPlan& plan);
+  void wait(UserPlan& plan);
+  void drop(UserPlan& plan) noexcept;
   std::vector<RailStatistics> rail_statistics();
 
   /// What a call of this size would do; for allrail-info.
@@ -73,12 +87,31 @@ class World final : public coll::TeamEvents {
   void start_control_plane(const std::vector<Card>& cards);
   void abort_set() override;
 
+  // What a call says, once its arguments are found to be right.
+  PlanKey allgather_key(std::span<const std::byte> send, std::span<std::byte> receive,
+                        const CallOptions& options);
+  PlanKey allgatherv_key(std::span<const std::byte> send, std::span<std::byte> receive,
+                         std::span<const std::size_t> counts,
+                         std::span<const std::size_t> displacements, std::size_t element_bytes,
+                         const CallOptions& options);
+  static coll::Buffers buffers_of(std::span<const std::byte> send, std::span<std::byte> receive) {
+    return {send.data(), receive.data(), receive.size(), send.size()};
+  }
+  static base::Deadline deadline_of(std::chrono::milliseconds timeout) {
+    return timeout.count() > 0 ? base::Deadline::after(timeout) : base::Deadline::never();
+  }
   const coll::CallPlan& plan_for(const PlanKey& key, const CallOptions& options);
+  std::unique_ptr<coll::CallPlan> make_connected_plan(const PlanKey& key,
+                                                      const CallOptions& options);
   std::unique_ptr<coll::CallPlan> make_plan(const PlanKey& key, const CallOptions& options) const;
   void run(const coll::CallPlan& plan, const coll::Buffers& buffers, const CallOptions& options);
   [[noreturn]] void reject(const std::string& text);
   void check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                        std::uint64_t expected_bytes, std::uint64_t my_offset);
+  std::shared_ptr<UserPlan> make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
+                                           const CallOptions& options);
+  static void check_started(const UserPlan& plan);
+  void drop_all_plans() noexcept;
   void print_summary();
   std::vector<RailStatistics> read_counters() const;
 
@@ -103,6 +136,7 @@ class World final : public coll::TeamEvents {
   coll::Team team_;
   std::unique_ptr<coll::Engine> engine_;
   PlanCache plans_;
+  std::vector<std::shared_ptr<UserPlan>> user_plans_;
   std::unique_ptr<NodeControl> node_control_;
   std::unique_ptr<transport::ControlPlane> control_;  // on the first rank of each node
   EntryGate gate_;

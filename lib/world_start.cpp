@@ -269,7 +269,7 @@ void World::start_engine(const std::vector<Card>& cards) {
   }
   const auto machine = topology::Machine::discover(topology::Machine::Detail::CoresOnly);
   team_.wait_policy = shm::WaitPolicy::choose(machine.outnumbered(host_cpusets));
-  engine_ = std::make_unique<coll::Engine>(team_, geometry_, cards[0].random);
+  engine_ = std::make_unique<coll::Engine>(team_, geometry_, cards[0].random, memory_.user_bytes);
   if (roster_.ranks() > 1 && team_.local_rank == 0) start_control_plane(cards);
   control_listener_.reset();
   if (fabric_) {
@@ -317,6 +317,7 @@ void World::abort_set() {
 
 World::~World() {
   helper_.stop();
+  if (engine_) drop_all_plans();
   if (engine_) engine_->drain(std::chrono::seconds(1));
   if (segment_.ranks() > 0) {
     segment_.line(team_.local_rank).state.store(shm::RankState::Goodbye, std::memory_order_release);

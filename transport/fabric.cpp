@@ -194,9 +194,11 @@ std::uint64_t Fabric::oldest_open_call() const {
   return state_->oldest_ != nullptr ? state_->oldest_->call : UINT64_MAX;
 }
 
-bool Fabric::flushed() const {
-  for (const Peer* peer : state_->connected_) {
-    if (!peer->requeued.empty() || peer->unsent < peer->next) return false;
+bool Fabric::flushed(std::uint64_t call) const {
+  for (Peer* peer : state_->connected_) {
+    // The oldest first: calls of puts only grow.
+    if (!peer->requeued.empty() && peer->put(peer->requeued.front().put).call <= call) return false;
+    if (peer->unsent < peer->next && peer->put(peer->unsent).call <= call) return false;
     for (const Link& link : peer->links)
       if (link.fence.open && link.fence.count > 0) return false;
   }

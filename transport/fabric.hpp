@@ -123,8 +123,9 @@ class Fabric {
   bool completed(int peer, std::uint64_t number) const;
   /// The lowest `call` of puts that are not completed; UINT64_MAX if none.
   std::uint64_t oldest_open_call() const;
-  /// All queued puts have left this process (not necessarily acknowledged).
-  bool flushed() const;
+  /// All queued puts, or those of calls up to `call`, have left this process (not necessarily
+  /// acknowledged).
+  bool flushed(std::uint64_t call = UINT64_MAX) const;
 
   /// Announces that the next put from `peer`, in its order, has this many bytes; returns its
   /// number. May be called before or after chunks of it arrived.

@@ -4,3 +4,4 @@
 #include <allrail/communicator.hpp>
 #include <allrail/error.hpp>
 #include <allrail/options.hpp>
+#include <allrail/plan.hpp>

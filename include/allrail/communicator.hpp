@@ -13,6 +13,7 @@
 
 #include <allrail/error.hpp>
 #include <allrail/options.hpp>
+#include <allrail/plan.hpp>
 
 namespace allrail {
 
@@ -91,11 +92,38 @@ class ALLRAIL_API Communicator {
   void allgatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
                   std::span<const std::size_t> displacements, const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    if (displacements.size() != counts.size()) {
-      throw Error(Code::InvalidArgument, "allgatherv: counts and displacements differ in length");
-    }
+    check_lengths(counts, displacements);
     allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, displacements,
                      sizeof(ElementOf<Send>), options);
+  }
+
+  /// The same calls as plans, which are started and tested or waited for; see Plan. Making a plan
+  /// is local and starts links to the ranks that it talks to. `counts` and `displacements` are read
+  /// now, the buffers are borrowed for the life of the plan.
+  /// @throws Error{InvalidArgument} as the calls themselves do.
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_allgather(const Send& send, Receive&& recv,
+                                    const CallOptions& options = {}) {
+    static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
+    return plan_allgather_bytes(read_bytes(send), write_bytes(recv), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_allgatherv(const Send& send, Receive&& recv,
+                                     std::span<const std::size_t> counts,
+                                     const CallOptions& options = {}) {
+    static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
+    return plan_allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, {},
+                                 sizeof(ElementOf<Send>), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_allgatherv(const Send& send, Receive&& recv,
+                                     std::span<const std::size_t> counts,
+                                     std::span<const std::size_t> displacements,
+                                     const CallOptions& options = {}) {
+    static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
+    check_lengths(counts, displacements);
+    return plan_allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, displacements,
+                                 sizeof(ElementOf<Send>), options);
   }
 
   /// Counters per rail of this process; empty where the job has one node. Local.
@@ -121,12 +149,25 @@ class ALLRAIL_API Communicator {
     return std::as_writable_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
   }
 
+  static void check_lengths(std::span<const std::size_t> counts,
+                            std::span<const std::size_t> displacements) {
+    if (displacements.size() != counts.size()) {
+      throw Error(Code::InvalidArgument, "allgatherv: counts and displacements differ in length");
+    }
+  }
+
   void allgather_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
                        const CallOptions& options);
   void allgatherv_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
                         std::span<const std::size_t> counts,
                         std::span<const std::size_t> displacements, std::size_t element_bytes,
                         const CallOptions& options);
+  Plan plan_allgather_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
+                            const CallOptions& options);
+  Plan plan_allgatherv_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
+                             std::span<const std::size_t> counts,
+                             std::span<const std::size_t> displacements, std::size_t element_bytes,
+                             const CallOptions& options);
 
   explicit Communicator(std::unique_ptr<World> world);
   std::unique_ptr<World> world_;

@@ -87,7 +87,11 @@ void SmallJob::start(int rank, std::uint64_t stamp) {
   call.stamp = stamp;
   call.description = one.plan->description();
   call.slot = one.slots->take(one.plan->slot_bytes(), call.number);
-  call.zero_copy = one.plan->zero_copy();
+  if (one.plan->zero_copy()) {
+    const Buffers memory{one.send.data(), one.receive.data(), one.receive.size(), one.send.size()};
+    one.registration.make(*one.fabric, one.budget, memory);
+    call.window = &one.registration.window();
+  }
   one.execution->start(std::move(call));
   one.started = true;
   one.done = false;
@@ -123,6 +127,7 @@ void SmallJob::let_time_pass() {
 void SmallJob::finish(int rank) {
   Rank& one = at(rank);
   one.execution->finish();
+  one.registration.release();
   one.counts->finished(one.calls);
   one.started = false;
 }

@@ -53,6 +53,8 @@ class SmallJob {
     std::unique_ptr<SlotRing> slots;
     std::unique_ptr<CallPlan> plan;
     std::vector<std::byte> send, receive;
+    RegistrationBudget budget{UINT64_MAX};
+    Registration registration;
     std::uint64_t calls = 0;
     bool started = false;
     bool done = false;

@@ -1,0 +1,238 @@
+// Waiting for a call, and what is looked after meanwhile.
+#include "coll/engine.hpp"
+#include "lib/base/error.hpp"
+#include "lib/base/log.hpp"
+#include "shm/progress.hpp"
+
+namespace allrail::coll {
+namespace {
+
+constexpr std::int64_t kSlowCheckNs = 500'000;
+constexpr std::int64_t kWarnAfterNs = 30'000'000'000;
+// A leader that sleeps on its rails cannot be woken by ranks of its node, so it looks this often.
+constexpr int kRailSleepMs = 20;
+// Looking at rails is a system call, after which a yield is cheap; then it is time to sleep.
+constexpr shm::WaitPolicy kRailWait{0, 100};
+
+std::string name_of(int rank) {
+  return rank < 0 ? std::string("the end of its own sends") : fmt::format("rank {}", rank);
+}
+
+}  // namespace
+
+bool Engine::uses_rails() const {
+  if (team_.fabric == nullptr) return false;
+  for (const CallRun* call = front_; call != nullptr; call = call->next) {
+    if (!call->plan->peers().empty()) return true;
+  }
+  return false;
+}
+
+bool Engine::test(CallRun& call) {
+  if (call.state == CallRun::State::Ended) return true;
+  if (dead_) throw_if_dead();
+  guarded([this, &call] {
+    if (uses_rails()) team_.fabric->progress();
+    advance();
+    if (call.state == CallRun::State::Ended) return;
+    if (team_.segment->aborted()) throw_abort_record();
+    check_failures();
+    if (waiting_since_ns_ == 0) {
+      waiting_since_ns_ = base::now_ns();
+      next_slow_check_ns_ = waiting_since_ns_ + kSlowCheckNs;
+    }
+    slow_checks();
+  });
+  return call.state == CallRun::State::Ended;
+}
+
+void Engine::wait(CallRun& call) {
+  if (call.state == CallRun::State::Ended) return;
+  if (dead_) throw_if_dead();
+  guarded([this, &call] { wait_for(call); });
+}
+
+void Engine::wait_for(const CallRun& call) {
+  for (;;) {
+    // Every slice is a wait of its own.
+    const std::uint64_t slices_ended = slices_ended_;
+    const bool rails = uses_rails();
+    shm::Backoff backoff(rails ? kRailWait : team_.wait_policy);
+    waiting_since_ns_ = 0;
+    checked_ = false;
+    while (slices_ended == slices_ended_) {
+      const bool moved = rails && team_.fabric->progress();
+      advance();
+      if (call.state == CallRun::State::Ended) return;
+      if (team_.segment->aborted()) throw_abort_record();
+      check_failures();
+      if (moved) {
+        backoff.restart();
+        continue;
+      }
+      const bool tired = backoff.pause();
+      if (!tired && !backoff.slow_check_due()) continue;
+      if (waiting_since_ns_ == 0) {
+        waiting_since_ns_ = base::now_ns();
+        // Most waits end before: they cost no acknowledgement and no word of what is done.
+        next_slow_check_ns_ = waiting_since_ns_ + kSlowCheckNs;
+      }
+      slow_checks();
+      if (tired) sleep(rails);
+    }
+  }
+}
+
+void Engine::check_failures() {
+  if (team_.fabric == nullptr || !team_.fabric->failure().has_value()) return;
+  const auto& failure = *team_.fabric->failure();
+  die(failure.mismatch ? Code::Mismatch : Code::Network, failure.peer, failure.text);
+}
+
+void Engine::slow_checks() {
+  const std::int64_t now = base::now_ns();
+  if (now < next_slow_check_ns_) return;
+  next_slow_check_ns_ = now + kSlowCheckNs;
+  checked_ = true;
+  shm::RankLine& line = team_.segment->line(team_.local_rank);
+  if (line.entered_ns.load(std::memory_order_relaxed) == 0) {
+    line.entered_ns.store(waiting_since_ns_, std::memory_order_relaxed);
+  }
+  share_progress();
+  check_local_ranks();
+  check_deadlines();
+  warn_if_long(now);
+}
+
+/// What others may wait for while this rank waits, or computes.
+void Engine::share_progress() {
+  if (team_.fabric != nullptr) {
+    // Also in a call without peers: earlier puts to and from this rank may be unacknowledged, and
+    // other ranks wait for the slots that those hold.
+    team_.fabric->progress();
+    team_.fabric->flush_acknowledgements();
+  }
+  done_counts_.refresh_mine();
+  if (team_.fabric == nullptr) return;
+  for (const CallRun* call = front_; call != nullptr; call = call->next) {
+    for (const int peer : call->plan->peers()) {
+      if (!team_.is_local(peer)) done_counts_.tell(peer);
+    }
+  }
+}
+
+void Engine::check_deadlines() {
+  for (const CallRun* call = front_; call != nullptr; call = call->next) {
+    if (!call->deadline.passed()) continue;
+    const int awaited = active_count_ > 0 ? active(0).awaited_rank() : -1;
+    const char* const operation = operation_name(call->plan->description().operation);
+    if (call->abandoned) {
+      die(Code::Aborted, awaited,
+          fmt::format("a plan of {} was destroyed while it ran and did not end soon; waiting for "
+                      "{}; wait() for a plan before it is destroyed",
+                      operation, name_of(awaited)));
+    }
+    die(Code::Timeout, awaited,
+        fmt::format("{} did not end within its timeout; waiting for {}; raise ALLRAIL_TIMEOUT or "
+                    "find out why it is late",
+                    operation, name_of(awaited)));
+  }
+}
+
+void Engine::warn_if_long(std::int64_t now_ns) {
+  if (now_ns - waiting_since_ns_ <= kWarnAfterNs || now_ns <= next_warning_ns_) return;
+  next_warning_ns_ = now_ns + 10 * kWarnAfterNs;
+  base::log_warning("waiting for {} s in {} for {}; nothing says that it died",
+                    (now_ns - waiting_since_ns_) / 1'000'000'000,
+                    operation_name(front_->plan->description().operation),
+                    name_of(active_count_ > 0 ? active(0).awaited_rank() : -1));
+}
+
+void Engine::check_local_ranks() {
+  const std::span<const int> ranks = team_.roster->local_ranks();
+  for (int local = 0; local < static_cast<int>(ranks.size()); ++local) {
+    const shm::RankLine& line = team_.segment->line(local);
+    const bool has_left = line.state.load(std::memory_order_acquire) == shm::RankState::Goodbye;
+    const shm::CallProgress other = shm::read_call(line);
+    if (has_left && other.sequence < sequence_) {
+      const int rank = ranks[static_cast<std::size_t>(local)];
+      die(Code::PeerLost, rank,
+          fmt::format("rank {} ended its use of Allrail after call {}, and this is call {}; every "
+                      "rank must make the same collective calls",
+                      rank, other.sequence, sequence_));
+    }
+    if (other.sequence == sequence_ && active_count_ > 0 && other.stamp != stamp_) {
+      CallMismatch mismatch;
+      mismatch.peer = ranks[static_cast<std::size_t>(local)];
+      mismatch.theirs.call = sequence_;
+      report_mismatch(mismatch, active(active_count_ - 1).call());
+    }
+  }
+  if (team_.watch == nullptr) return;
+  if (const auto dead = team_.watch->dead()) {
+    const int rank = ranks[static_cast<std::size_t>(*dead)];
+    if (team_.segment->line(*dead).state.load(std::memory_order_acquire) ==
+        shm::RankState::Goodbye) {
+      team_.watch->forget(*dead);
+      return;
+    }
+    die(Code::PeerLost, rank, fmt::format("rank {} died; see its own output for the reason", rank));
+  }
+}
+
+void Engine::sleep(bool rails) {
+  const Execution& execution = active(0);
+  if (rails && (active_count_ == 0 || !execution.awaits_node())) {
+    if (checked_) team_.fabric->flush_acknowledgements();
+    team_.fabric->sleep(active_count_ > 1 || !checked_ ? 1 : kRailSleepMs);
+    return;
+  }
+  const bool puts_open = team_.fabric != nullptr && team_.fabric->oldest_open_call() != UINT64_MAX;
+  shm::sleep_until(
+      *team_.segment, team_.local_rank, [&execution] { return execution.node_is_ready(); },
+      rails || puts_open || !checked_ ? 1 : shm::kMaxSleepMs);
+}
+
+void Engine::drain(std::chrono::milliseconds patience) noexcept {
+  if (team_.fabric == nullptr || dead_) return;
+  try {
+    auto deadline = base::Deadline::after(patience);
+    std::uint64_t oldest = team_.fabric->oldest_open_call();
+    while (oldest != UINT64_MAX && !deadline.passed() && !team_.segment->aborted() &&
+           !team_.fabric->failure().has_value()) {
+      // A slow rail is no reason to leave: only one on which nothing moves.
+      if (team_.fabric->progress()) {
+        deadline = base::Deadline::after(patience);
+      } else {
+        team_.fabric->flush_acknowledgements();
+        team_.fabric->sleep(1);
+      }
+      oldest = team_.fabric->oldest_open_call();
+    }
+    team_.fabric->flush_acknowledgements();
+  } catch (const std::exception& error) {
+    base::log_warning("while leaving: {}", error.what());
+  }
+}
+
+void Engine::idle_progress() {
+  if (team_.fabric == nullptr || dead_) return;
+  if (front_ == nullptr) {
+    team_.fabric->progress();
+    team_.fabric->flush_acknowledgements();
+    done_counts_.refresh_mine();
+    return;
+  }
+  try {
+    guarded([this] {
+      share_progress();
+      advance();
+      if (team_.segment->aborted()) throw_abort_record();
+      check_failures();
+    });
+  } catch (const Error&) {
+    told_ = false;  // the user's thread is told when it comes
+  }
+}
+
+}  // namespace allrail::coll

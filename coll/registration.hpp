@@ -1,0 +1,70 @@
+// The user's memory of a zero-copy call, known to every rail: for one call, or for the life of a
+// plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/fabric.hpp"
+
+namespace allrail::coll {
+
+struct Buffers {
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  std::uint64_t receive_bytes = 0;  // what peers put into, of a zero-copy call
+  std::uint64_t send_bytes = 0;     // what rails read, of a zero-copy call
+};
+
+class Registration;
+
+/// How much may be registered at once, and who holds how much. Where the limit is near, plans that
+/// do not run give their memory back and register it again when they start.
+class RegistrationBudget {
+ public:
+  explicit RegistrationBudget(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  /// Takes back what is not in use, oldest first, until `bytes` more fit. False: they do not yet.
+  bool make_room(std::uint64_t bytes);
+  std::uint64_t held_bytes() const { return held_bytes_; }
+
+ private:
+  friend class Registration;
+  std::uint64_t limit_bytes_;
+  std::uint64_t held_bytes_ = 0;
+  std::vector<Registration*> held_;  // oldest first
+};
+
+class Registration {
+ public:
+  Registration() = default;
+  ~Registration() { release(); }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+
+  /// Makes the memory known to the rails. Fabric and budget outlive what is held. Throws
+  /// Error{ResourceLimit} and holds nothing then.
+  void make(transport::Fabric& fabric, RegistrationBudget& budget, const Buffers& buffers);
+  void release() noexcept;
+  bool held() const { return fabric_ != nullptr; }
+  /// A call runs with it: it is not taken back.
+  void set_in_use(bool in_use) { in_use_ = in_use; }
+  bool in_use() const { return in_use_; }
+  /// The receive buffer, as peers name it.
+  const transport::RemoteWindow& window() const { return window_; }
+
+  static std::uint64_t bytes_of(const Buffers& buffers) {
+    return buffers.receive_bytes + buffers.send_bytes;
+  }
+
+ private:
+  transport::Fabric* fabric_ = nullptr;
+  RegistrationBudget* budget_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  bool in_use_ = false;
+  transport::RemoteWindow window_;
+  std::span<const std::byte> source_;
+};
+
+}  // namespace allrail::coll

@@ -1,0 +1,25 @@
+// What stands behind a Plan of the public API.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "coll/call_run.hpp"
+#include "coll/plan.hpp"
+
+namespace allrail {
+
+class World;
+
+/// Shared by the user's Plan and its World, either of which may be destroyed first: the world takes
+/// the memory from the rails while there are rails.
+struct UserPlan {
+  World* world = nullptr;  // null once the communicator is gone
+  std::unique_ptr<coll::CallPlan> plan;
+  std::chrono::milliseconds timeout{0};  // 0: none
+  coll::CallRun run;
+  bool started = false;  // ever
+  bool running = false;  // until the user is told that the call has ended
+};
+
+}  // namespace allrail

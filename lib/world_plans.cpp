@@ -1,0 +1,105 @@
+// Plans of the public API: made, started, tested, dropped.
+#include "lib/base/error.hpp"
+#include "lib/base/log.hpp"
+#include "lib/world.hpp"
+
+namespace allrail {
+namespace {
+
+// What a plan that runs is given to end when it, or its communicator, is destroyed.
+constexpr std::chrono::milliseconds kPatience{1000};
+
+}  // namespace
+
+std::shared_ptr<UserPlan> World::plan_allgather(std::span<const std::byte> send,
+                                                std::span<std::byte> receive,
+                                                const CallOptions& options) {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  return make_user_plan(allgather_key(send, receive, options), buffers_of(send, receive), options);
+}
+
+std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send,
+                                                 std::span<std::byte> receive,
+                                                 std::span<const std::size_t> counts,
+                                                 std::span<const std::size_t> displacements,
+                                                 std::size_t element_bytes,
+                                                 const CallOptions& options) {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  return make_user_plan(
+      allgatherv_key(send, receive, counts, displacements, element_bytes, options),
+      buffers_of(send, receive), options);
+}
+
+std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
+                                                const CallOptions& options) {
+  auto plan = std::make_shared<UserPlan>();
+  plan->world = this;
+  plan->plan = make_connected_plan(key, options);
+  plan->plan->keep_all_slices();
+  plan->timeout = options.timeout.count() > 0 ? options.timeout : options_.timeout;
+  plan->run.plan = plan->plan.get();
+  plan->run.buffers = buffers;
+  plan->run.keeps_registration = true;
+  user_plans_.push_back(plan);
+  return plan;
+}
+
+void World::start(UserPlan& plan) {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  if (plan.running) {
+    reject("a plan was started that runs: test() must be true, or wait() return, before");
+  }
+  plan.started = plan.running = true;
+  plan.run.deadline = deadline_of(plan.timeout);
+  engine_->start(plan.run);
+}
+
+bool World::test(UserPlan& plan) {
+  const EntryGuard guard(gate_);
+  check_started(plan);
+  if (plan.running && engine_->test(plan.run)) plan.running = false;
+  return !plan.running;
+}
+
+void World::wait(UserPlan& plan) {
+  const EntryGuard guard(gate_);
+  check_started(plan);
+  if (plan.running) engine_->wait(plan.run);
+  plan.running = false;
+}
+
+void World::check_started(const UserPlan& plan) {
+  if (!plan.started) {
+    base::fail(Code::InvalidArgument, "a plan was to be tested or waited for and never started");
+  }
+}
+
+void World::drop(UserPlan& plan) noexcept {
+  if (!gate_.enter()) {
+    // Another thread is in a call, which is a mistake: its call may need this plan to go on. So the
+    // plan lives until the communicator ends, and the communicator ends now if the plan runs.
+    base::log_error("a plan was destroyed while another thread uses Allrail");
+    if (plan.running) {
+      segment_.set_abort(static_cast<int>(Code::Aborted), team_.rank,
+                         "a plan was destroyed while it ran and another thread used Allrail");
+      abort_set();
+    }
+    return;
+  }
+  engine_->abandon(plan.run, kPatience);
+  std::erase_if(user_plans_, [&plan](const auto& one) { return one.get() == &plan; });
+  gate_.leave();
+}
+
+void World::drop_all_plans() noexcept {
+  for (const auto& plan : user_plans_) {
+    engine_->abandon(plan->run, kPatience);
+    plan->world = nullptr;
+  }
+  user_plans_.clear();
+}
+
+}  // namespace allrail

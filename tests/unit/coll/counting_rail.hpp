@@ -1,0 +1,94 @@
+// A rail that counts what is registered with it, and may refuse.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "include/allrail/error.hpp"
+#include "transport/rail.hpp"
+
+namespace allrail::coll::testing {
+
+struct RegistrationCount {
+  int windows = 0;  // registered ever
+  int sources = 0;
+  int held = 0;  // windows and sources now
+  std::uint64_t held_bytes = 0;
+  std::uint64_t most_bytes = 0;
+  bool refuse = false;
+};
+
+class CountingRail final : public transport::Rail {
+ public:
+  CountingRail(std::unique_ptr<Rail> rail, RegistrationCount& count)
+      : rail_(std::move(rail)), count_(count) {}
+
+  transport::RemoteKey register_window(std::span<std::byte> memory) override {
+    add(memory.size());
+    ++count_.windows;
+    windows_.emplace_back(rail_->register_window(memory), memory.size());
+    return windows_.back().first;
+  }
+  void unregister_window(const transport::RemoteKey& key) override {
+    for (auto& [known, bytes] : windows_) {
+      if (known == key) remove(std::exchange(bytes, 0));
+    }
+    rail_->unregister_window(key);
+  }
+  void register_source(std::span<const std::byte> memory) override {
+    add(memory.size());
+    ++count_.sources;
+    rail_->register_source(memory);
+  }
+  void unregister_source(std::span<const std::byte> memory) override {
+    remove(memory.size());
+    rail_->unregister_source(memory);
+  }
+
+  int index() const override { return rail_->index(); }
+  const std::string& name() const override { return rail_->name(); }
+  std::uint32_t max_chunk_bytes() const override { return rail_->max_chunk_bytes(); }
+  int queue_depth() const override { return rail_->queue_depth(); }
+  std::vector<std::byte> address() const override { return rail_->address(); }
+  void set_primary_window(std::span<std::byte> memory) override {
+    rail_->set_primary_window(memory);
+  }
+  void connect(int peer, std::span<const std::byte> address) override {
+    rail_->connect(peer, address);
+  }
+  void forget(int peer) override { rail_->forget(peer); }
+  bool is_up(int peer) const override { return rail_->is_up(peer); }
+  bool post(int peer, const transport::Chunk& chunk) override { return rail_->post(peer, chunk); }
+  bool post_control(int peer, std::span<const std::byte> message) override {
+    return rail_->post_control(peer, message);
+  }
+  bool poll(transport::RailEvents& events) override { return rail_->poll(events); }
+  bool flushed() const override { return rail_->flushed(); }
+  void flush_acknowledgements() override { rail_->flush_acknowledgements(); }
+  void close(int peer, transport::RailEvents& events) override { rail_->close(peer, events); }
+  int event_descriptor() const override { return rail_->event_descriptor(); }
+  void prepare_sleep() override { rail_->prepare_sleep(); }
+
+ private:
+  void add(std::uint64_t bytes) {
+    if (count_.refuse) throw Error(Code::ResourceLimit, "this rail registers nothing");
+    ++count_.held;
+    count_.held_bytes += bytes;
+    count_.most_bytes = std::max(count_.most_bytes, count_.held_bytes);
+  }
+  void remove(std::uint64_t bytes) {
+    --count_.held;
+    count_.held_bytes -= bytes;
+  }
+
+  std::unique_ptr<Rail> rail_;
+  RegistrationCount& count_;
+  std::vector<std::pair<transport::RemoteKey, std::uint64_t>> windows_;
+};
+
+}  // namespace allrail::coll::testing
