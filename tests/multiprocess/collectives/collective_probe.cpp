@@ -17,6 +17,10 @@ int run(const probe::Arguments& arguments) {
   if (mode == "loop") return probe::run_loop(arguments);
   if (mode == "leave") return probe::run_leave(arguments);
   if (mode == "bad" || mode == "mismatch") return probe::run_bad_input(arguments);
+  if (mode == "plans") return probe::run_plans(arguments);
+  if (mode == "plan-loop") return probe::run_plan_loop(arguments);
+  if (mode == "plan-helper") return probe::run_plan_helper(arguments);
+  if (mode == "plan-misuse") return probe::run_plan_misuse(arguments);
   if (mode == "two-threads") return probe::run_two_threads(arguments);
   std::cerr << "collective-probe: no mode '" << mode << "'\n";
   return 2;

@@ -175,20 +175,35 @@ int run_sequence(const Arguments& arguments) {
   return 0;
 }
 
-/// A block beyond what 32 bits count, in place: without a second copy of the result.
+/// A block beyond what 32 bits count, in place: without a second copy of the result. With `starts`,
+/// by a plan that is started so often.
 int run_huge(const Arguments& arguments) {
   auto communicator = allrail::Communicator::world();
   const auto bytes = static_cast<std::size_t>(arguments.number("bytes", 1 << 20));
   const auto me = static_cast<std::size_t>(communicator.rank());
   std::vector<unsigned char> whole(bytes * static_cast<std::size_t>(communicator.size()));
   const std::span<unsigned char> mine = std::span(whole).subspan(me * bytes, bytes);
-  fill_pattern(mine, communicator.rank(), 1);
-  communicator.allgather(mine, whole);
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    const auto block = std::span(whole).subspan(static_cast<std::size_t>(rank) * bytes, bytes);
-    if (const auto wrong = find_wrong_byte(block, rank, 1); wrong >= 0) {
-      throw WrongBytes("wrong byte at rank " + std::to_string(me) + ": byte " +
-                       std::to_string(wrong) + " of the block of rank " + std::to_string(rank));
+  const auto check = [&](std::uint64_t call) {
+    for (int rank = 0; rank < communicator.size(); ++rank) {
+      const auto block = std::span(whole).subspan(static_cast<std::size_t>(rank) * bytes, bytes);
+      if (const auto wrong = find_wrong_byte(block, rank, call); wrong >= 0) {
+        throw WrongBytes("wrong byte at rank " + std::to_string(me) + ": byte " +
+                         std::to_string(wrong) + " of the block of rank " + std::to_string(rank));
+      }
+    }
+  };
+  const auto starts = static_cast<std::uint64_t>(arguments.number("starts", 0));
+  if (starts == 0) {
+    fill_pattern(mine, communicator.rank(), 1);
+    communicator.allgather(mine, whole);
+    check(1);
+  } else {
+    allrail::Plan plan = communicator.plan_allgather(mine, whole);
+    for (std::uint64_t start = 1; start <= starts; ++start) {
+      fill_pattern(mine, communicator.rank(), start);
+      plan.start();
+      plan.wait();
+      check(start);
     }
   }
   communicator.barrier();

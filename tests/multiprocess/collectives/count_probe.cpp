@@ -1,10 +1,11 @@
 // A rank that counts what Allrail takes of the system: bytes that it keeps, and what its calls
 // allocate, lock and ask of the kernel. Links the public library only.
 //   count-probe kept
-//   count-probe quiet bytes=N algorithm=NAME calls=N
-// Each call of `quiet` is entered by one rank, in turn, a moment later than by the others.
-// Only the thread that makes the calls is counted. Exit code 77 where counting is impossible: a
-// sanitizer has these functions for itself, or the kernel reports no system calls.
+//   count-probe quiet bytes=N algorithm=NAME calls=N plans=N
+// With `plans`, allgathers are so many plans that are in flight together. Each call of `quiet` is
+// entered by one rank, in turn, a moment later than by the others. Only the thread that makes the
+// calls is counted. Exit code 77 where counting is impossible: a sanitizer has these functions for
+// itself, or the kernel reports no system calls.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -53,9 +54,19 @@ int run_quiet(const probe::Arguments& arguments) {
   if (options.algorithm == "auto") options.algorithm.clear();
   std::vector<unsigned char> send(bytes, 1);
   std::vector<unsigned char> receive(bytes * static_cast<std::size_t>(communicator.size()));
+  // Each has a receive buffer of its own.
+  const auto in_flight = static_cast<std::size_t>(arguments.number("plans", 0));
+  std::vector<std::vector<unsigned char>> results(in_flight, receive);
+  std::vector<allrail::Plan> plans;
+  for (auto& result : results) plans.push_back(communicator.plan_allgather(send, result, options));
   const auto call = [&](int number) {
     if (number % 2 == 0) {
       communicator.barrier();
+    } else if (!plans.empty()) {
+      for (auto& plan : plans) plan.start();
+      while (!plans.front().test()) {
+      }
+      for (auto& plan : plans) plan.wait();
     } else {
       communicator.allgather(std::span<const unsigned char>(send),
                              std::span<unsigned char>(receive), options);

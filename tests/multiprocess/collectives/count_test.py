@@ -37,16 +37,21 @@ def counted(ranks, nodes, *words, env=None):
     return result
 
 
-def quiet(ranks, nodes, allowed, algorithm="auto", size=64):
+def quiet(ranks, nodes, allowed, algorithm="auto", size=64, plans=0, calls=1000, env=None):
     """Makes calls of a known plan.
 
     Returns how many of them made no system call at all, and the most that any rank sent in its best
     ten calls in a row.
     """
-    result = counted(
-        ranks, nodes, "quiet", "algorithm=%s" % algorithm, "bytes=%d" % size, "calls=1000"
+    words = ("algorithm=%s" % algorithm, "bytes=%d" % size, "plans=%d" % plans, "calls=%d" % calls)
+    result = counted(ranks, nodes, "quiet", *words, env=env)
+    what = "%s of %d bytes, %d plans, %d ranks on nodes %s" % (
+        algorithm,
+        size,
+        plans,
+        ranks,
+        nodes,
     )
-    what = "%s of %d bytes, %d ranks on nodes %s" % (algorithm, size, ranks, nodes)
     lines = re.findall(
         r"rank \d+ allocations (\d+) locks (\d+) without (\d+) fewest-sends (\d+) calls ?(.*)",
         result.out,
@@ -93,6 +98,16 @@ def test_few_sends():
     for algorithm in ("direct", "bruck", "ring"):
         _, sends = quiet(2, "2", {**WAITING, **RAILS}, algorithm)
         expect(sends <= 11, "%d sends in ten calls of %s" % (sends, algorithm))
+
+
+def test_quiet_plans():
+    """Neither start() nor test() nor wait() takes anything: of small calls, of calls in many slices
+    and of calls that go straight between user buffers."""
+    polling = {**WAITING, **RAILS}
+    for ranks, nodes in ((1, None), (2, None), (2, "2"), (3, "2+1")):
+        quiet(ranks, nodes, polling, plans=3)
+    quiet(2, "2", polling, size=400_001, plans=2, calls=40, env={"ALLRAIL_NODE_MEMORY": "1M"})
+    quiet(2, "2", polling, size=2_500_000, plans=2, calls=20)
 
 
 def kept(nodes, ranks_per_node):

@@ -38,7 +38,7 @@ def wait_for_pids(process, ranks):
 # ---- a rank dies ----
 
 
-def kill_one(seed, ranks, nodes, size, algorithms):
+def kill_one(seed, ranks, nodes, size, algorithms, mode="loop"):
     chance = random.Random("%d %s %s %d" % (seed, ranks, nodes, size))
     algorithm = chance.choice(algorithms)
     victim = chance.randrange(ranks)
@@ -49,7 +49,7 @@ def kill_one(seed, ranks, nodes, size, algorithms):
     )
     began = time.monotonic()
     process = start_job(
-        ranks, nodes, "loop", "bytes=%d" % size, "seconds=30", "algorithm=" + algorithm
+        ranks, nodes, mode, "bytes=%d" % size, "seconds=30", "algorithm=" + algorithm
     )
     pids = wait_for_pids(process, ranks)
     time.sleep(delay)

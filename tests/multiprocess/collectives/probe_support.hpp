@@ -95,5 +95,9 @@ int run_loop(const Arguments& arguments);
 int run_leave(const Arguments& arguments);
 int run_bad_input(const Arguments& arguments);
 int run_two_threads(const Arguments& arguments);
+int run_plans(const Arguments& arguments);
+int run_plan_loop(const Arguments& arguments);
+int run_plan_helper(const Arguments& arguments);
+int run_plan_misuse(const Arguments& arguments);
 
 }  // namespace probe

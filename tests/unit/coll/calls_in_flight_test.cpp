@@ -271,11 +271,12 @@ TEST_F(CallsInFlight, MakeProgressWhileTheUserIsElsewhere) {
 
 TEST_F(CallsInFlight, KeepTheErrorThatWasFoundWhileTheUserWasElsewhere) {
   start_engines();
-  const auto plan = make_plan(kCopied);
+  const auto plan = make_plan(kBytes);
   start(*plan, 0, 1);
   at(0).segment.set_abort(static_cast<int>(Code::PeerLost), 2, "rank 2 died");
   at(0).engine->idle_progress();
   EXPECT_EQ((*plan)[0].run.state, CallRun::State::Failed);
+  EXPECT_EQ(at(0).registrations.held, 0) << "links are closed, so nobody writes any more";
   for (const Code code : {Code::PeerLost, Code::Aborted}) {
     try {
       test(*plan, 0);

@@ -1,0 +1,266 @@
+// Modes with plans that are used wrongly: each is an Error, or what the header promises.
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "tests/multiprocess/collectives/probe_support.hpp"
+
+namespace probe {
+namespace {
+
+using allrail::CallOptions;
+using allrail::Code;
+using allrail::Communicator;
+using allrail::Plan;
+using Bytes = std::vector<unsigned char>;
+
+struct Case {
+  std::optional<Communicator> communicator;
+  bool odd;  // this rank does it differently
+  std::size_t bytes;
+  Bytes send, receive;
+
+  Plan plan(const CallOptions& options = {}) {
+    return communicator->plan_allgather(send, receive, options);
+  }
+  /// The plan works: twice, with other bytes.
+  void expect_works(Plan& plan) {
+    for (const std::uint64_t call : {1, 2}) {
+      fill_pattern(send, communicator->rank(), call);
+      plan.start();
+      plan.wait();
+      for (int rank = 0; rank < communicator->size(); ++rank) {
+        const auto block =
+            std::span(receive).subspan(static_cast<std::size_t>(rank) * bytes, bytes);
+        if (find_wrong_byte(block, rank, call) >= 0) throw WrongBytes("wrong bytes of a plan");
+      }
+    }
+  }
+};
+
+/// Nothing but InvalidArgument, and nothing happens.
+void expect_invalid(const char* what, const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const allrail::Error& error) {
+    if (error.code() == Code::InvalidArgument) return;
+    throw;
+  }
+  throw WrongBytes(std::string(what) + ": no error");
+}
+
+void expect_all_invalid(Plan& plan, bool start) {
+  expect_invalid("test", [&] { plan.test(); });
+  expect_invalid("wait", [&] { plan.wait(); });
+  if (start) expect_invalid("start", [&] { plan.start(); });
+}
+
+void wait_by_test(Plan& plan) {
+  while (!plan.test()) {
+  }
+}
+
+using Table = std::map<std::string, std::function<void(Case&)>>;
+
+/// Nobody's communicator dies.
+const Table& harmless() {
+  static const Table kTable = {
+      {"never-started",
+       [](Case& c) {
+         Plan plan = c.plan();
+         expect_all_invalid(plan, false);
+         c.expect_works(plan);
+       }},
+      {"moved-from",
+       [](Case& c) {
+         Plan from = c.plan();
+         Plan plan = std::move(from);
+         expect_all_invalid(from, true);  // NOLINT(bugprone-use-after-move)
+         c.expect_works(plan);
+         from = c.plan();
+         c.expect_works(from);
+         plan.start();
+         from = std::move(plan);  // moved while it runs; the one that was there is destroyed
+         from.wait();
+       }},
+      {"destroyed-before-it-ends",
+       [](Case& c) {
+         { c.plan().start(); }
+         Plan plan = c.plan();
+         c.expect_works(plan);
+       }},
+      {"destroyed-never-started",
+       [](Case& c) {
+         { Plan plan = c.plan(); }
+         c.communicator->barrier();
+       }},
+      {"communicator-goes-first",
+       [](Case& c) {
+         Plan ended = c.plan();
+         c.expect_works(ended);
+         Plan fresh = c.plan();
+         c.communicator.reset();
+         expect_all_invalid(ended, true);
+         expect_all_invalid(fresh, true);
+       }},
+      {"communicator-goes-while-it-runs",
+       [](Case& c) {
+         Plan plan = c.plan();
+         plan.start();
+         c.communicator.reset();
+         expect_all_invalid(plan, true);
+       }},
+      {"communicator-moves",
+       [](Case& c) {
+         Plan plan = c.plan();
+         plan.start();
+         Communicator other = std::move(*c.communicator);
+         plan.wait();
+         c.communicator = std::move(other);
+         c.expect_works(plan);
+       }},
+      {"wait-twice",
+       [](Case& c) {
+         Plan plan = c.plan();
+         plan.start();
+         plan.wait();
+         plan.wait();
+         if (!plan.test()) throw WrongBytes("a plan that has ended runs");
+         c.communicator->barrier();
+       }},
+  };
+  return kTable;
+}
+
+/// The communicator dies on all ranks.
+const Table& deadly() {
+  static const Table kTable = {
+      {"started-twice",
+       [](Case& c) {
+         Plan plan = c.plan();
+         plan.start();
+         if (c.odd) plan.start();
+         plan.wait();
+         c.communicator->barrier();
+       }},
+      {"receive-size",
+       [](Case& c) {
+         if (c.odd) c.receive.pop_back();
+         Plan plan = c.plan();
+         plan.start();
+         wait_by_test(plan);
+       }},
+      {"algorithm",
+       [](Case& c) {
+         CallOptions options;
+         options.algorithm = c.odd ? "quickest" : "ring";
+         Plan plan = c.plan(options);
+         plan.start();
+         plan.wait();
+       }},
+      {"other-order",
+       [](Case& c) {
+         Bytes more(2 * c.bytes);
+         Bytes all(2 * c.receive.size());
+         Plan one = c.plan();
+         Plan other = c.communicator->plan_allgather(more, all);
+         Plan& first = c.odd ? other : one;
+         Plan& second = c.odd ? one : other;
+         first.start();
+         second.start();
+         wait_by_test(second);
+         first.wait();
+       }},
+      {"one-start-less",
+       [](Case& c) {
+         Plan plan = c.plan();
+         if (!c.odd) plan.start();
+         c.communicator->barrier();
+         if (!c.odd) plan.wait();
+       }},
+  };
+  return kTable;
+}
+
+/// Some rank never starts what the others started.
+const Table& stuck() {
+  static const Table kTable = {
+      {"destroyed-while-it-runs",
+       [](Case& c) {
+         if (c.odd) {
+           sleep_seconds(2.5);
+         } else {
+           c.plan().start();
+         }
+         c.communicator->barrier();
+       }},
+      {"timeout-in-wait",
+       [](Case& c) {
+         CallOptions options;
+         options.timeout = std::chrono::milliseconds(700);
+         Plan plan = c.plan(options);
+         if (c.odd) sleep_seconds(2.5);
+         plan.start();
+         plan.wait();
+       }},
+      {"timeout-in-test",
+       [](Case& c) {
+         CallOptions options;
+         options.timeout = std::chrono::milliseconds(700);
+         Plan plan = c.plan(options);
+         if (c.odd) sleep_seconds(2.5);
+         plan.start();
+         wait_by_test(plan);
+       }},
+      {"timeout-from-start",
+       [](Case& c) {
+         CallOptions options;
+         options.timeout = std::chrono::milliseconds(1500);
+         Plan plan = c.plan(options);
+         if (c.odd) sleep_seconds(3.5);
+         plan.start();
+         sleep_seconds(1.2);
+         plan.wait();
+       }},
+  };
+  return kTable;
+}
+
+}  // namespace
+
+int run_plan_misuse(const Arguments& arguments) {
+  const std::string name = arguments.text("case", "");
+  const std::string kind = arguments.text("kind", "harmless");
+  const Table& table = kind == "harmless" ? harmless() : kind == "deadly" ? deadly() : stuck();
+  if (name.empty()) {
+    for (const auto& entry : table) say(entry.first);
+    return 0;
+  }
+  Case context;
+  context.communicator = Communicator::world();
+  const int me = context.communicator->rank();
+  context.odd = me == arguments.number("rank", 1);
+  context.bytes = static_cast<std::size_t>(arguments.number("bytes", 1000));
+  context.send.resize(context.bytes);
+  context.receive.resize(context.bytes * static_cast<std::size_t>(context.communicator->size()));
+  context.communicator->barrier();
+  const std::string prefix = "rank " + std::to_string(me);
+  const double began = now_seconds();
+  try {
+    table.at(name)(context);
+    say(prefix + " error: none");
+    return 0;
+  } catch (const allrail::Error& error) {
+    say(prefix + " error: " + describe(error));
+    say(prefix + " after " + std::to_string(now_seconds() - began));
+  }
+  try {
+    context.communicator->barrier();
+    say(prefix + " again: none");
+  } catch (const allrail::Error& error) {
+    say(prefix + " again: " + describe(error));
+  }
+  return kErrorCode;
+}
+
+}  // namespace probe

@@ -1,0 +1,191 @@
+"""Plans that are started, tested and waited for: their bytes, their errors, who makes progress."""
+
+import re
+import sys
+
+from faults_test import kill_one
+from support import expect, job, main, reports, seeds
+
+SMALL = "0,1,7,100,4096,16385"
+MIXED = "0,1,7,100,4096,16385,70000,300001"
+
+
+def plans(ranks, nodes, seed, env=None, **words):
+    values = {"seed": seed, "steps": 150, "sizes": MIXED, **words}
+    result = job(ranks, nodes, "plans", *("%s=%s" % pair for pair in values.items()), env=env)
+    what = "%d ranks on nodes %s, settings %s, %s" % (ranks, nodes, env, values)
+    expect(result.code == 0 and "plans done" in result.out, what, result)
+    print("%s: %.1f s" % (what, result.seconds))
+
+
+def test_one_node():
+    for ranks in (1, 2, 3, 5):
+        for seed in seeds(2, 20):
+            plans(ranks, None, seed)
+
+
+def test_one_rank_per_node():
+    for ranks in (2, 3, 4):
+        for seed in seeds(2, 20):
+            plans(ranks, str(ranks), seed)
+
+
+def test_uneven_nodes():
+    for ranks, nodes in ((4, "2"), (6, "3+1+2"), (6, "cyclic:3"), (6, "0,1,0,2,1,1")):
+        for seed in seeds(2, 20):
+            plans(ranks, nodes, seed)
+
+
+def test_by_test_alone():
+    for ranks, nodes in ((3, None), (4, "4"), (4, "2")):
+        for seed in seeds(1, 10):
+            plans(ranks, nodes, 100 + seed, how="test")
+
+
+def test_local_puts_by_rail():
+    for ranks, nodes in ((3, None), (4, "2")):
+        for seed in seeds(1, 10):
+            plans(ranks, nodes, seed, env={"ALLRAIL_LOCAL_PUTS": "rail"})
+
+
+def test_little_memory():
+    """Calls of many slices beside calls of one, and more plans in flight than there are slots."""
+    for ranks, nodes in ((2, None), (3, "3"), (4, "2")):
+        for seed in seeds(1, 10):
+            env = {"ALLRAIL_NODE_MEMORY": "1M"}
+            plans(ranks, nodes, seed, env=env, sizes="8,5000,1000001", plans=9, steps=100)
+            plans(ranks, nodes, seed, env=env, sizes=SMALL, plans=40, steps=400)
+
+
+def test_zero_copy():
+    """Blocks that go straight between user buffers, some of them registered for many starts."""
+    for ranks in (2, 3):
+        for seed in seeds(1, 10):
+            sizes = "8,2097152,2500001"
+            plans(ranks, str(ranks), seed, sizes=sizes, plans=5, steps=60, algorithms="auto,ring")
+
+
+def test_zero_copy_slices():
+    """A block of more than one put: every slice names its place in the one registered buffer."""
+    result = job(2, "2", "huge", "bytes=%d" % (600 << 20), "starts=2", limit=120)
+    expect(result.code == 0 and "huge done" in result.out, "two starts of two slices", result)
+
+
+def test_helper():
+    """A rank that computes passes blocks on: nobody has to wait until it calls again."""
+    for ranks, nodes, size in ((4, "4", 1000), (4, "4", 300_000), (3, "3", 3_000_000)):
+        result = job(ranks, nodes, "plan-helper", "bytes=%d" % size, "sleep=8")
+        what = "%d ranks on nodes %s, %d bytes" % (ranks, nodes, size)
+        expect(result.code == 0, what, result)
+        found = re.findall(r"rank (\d+) after (\S+)", result.out)
+        expect(len(found) == ranks, what, result)
+        for rank, after in found:
+            expect(rank == "1" or float(after) < 6, "waits for the helper; " + what, result)
+        print("%s: %s" % (what, found))
+
+
+# ---- a rank dies ----
+
+
+def kill_with_plans(nodes, size, algorithms, count=5):
+    ranks = 6 if nodes == "4" else 4 if nodes is None else int(nodes)
+    times = [
+        kill_one(seed, ranks, nodes, size, algorithms, mode="plan-loop")
+        for seed in seeds(count, 40)
+    ]
+    print("%d kills, known on all ranks after %.3f s at most" % (len(times), max(times)))
+
+
+def test_kill_one_node():
+    kill_with_plans(None, 64, ("", "ring"))
+    kill_with_plans(None, 1_000_000, ("", "bruck"), 3)
+
+
+def test_kill_four_nodes():
+    kill_with_plans("4", 64, ("", "direct", "smp-ring", "smp-bruck"))
+    kill_with_plans("4", 500_000, ("", "ring", "smp-ring"), 3)
+
+
+def test_kill_zero_copy():
+    kill_with_plans("3", 2_500_000, ("", "ring"), 4)
+
+
+# ---- plans used wrongly ----
+
+
+def misuse(kind, name, ranks, nodes, size=1000):
+    words = ("kind=" + kind, "case=" + name, "bytes=%d" % size)
+    result = job(ranks, nodes, "plan-misuse", *words, limit=30)
+    what = "%s of %d bytes, %d ranks on nodes %s" % (name, size, ranks, nodes)
+    return reports(result, ranks), what, result
+
+
+def names_of(kind):
+    return job(1, None, "plan-misuse", "kind=" + kind).out.split()
+
+
+def check_misuse(ranks, nodes, sizes):
+    for name in names_of("harmless"):
+        for size in sizes:
+            found, what, result = misuse("harmless", name, ranks, nodes, size)
+            expect(
+                result.code == 0 and all(one.code == "none" or one.lines for one in found.values()),
+                what,
+                result,
+            )
+            expect(result.out.count(" error: none") == ranks, what, result)
+    codes = {
+        "started-twice": ("invalid-argument", "aborted"),
+        "receive-size": ("invalid-argument", "aborted"),
+        "algorithm": ("invalid-argument", "aborted"),
+        "other-order": ("mismatch", "mismatch"),
+        "one-start-less": ("mismatch", "mismatch"),
+    }
+    expect(set(names_of("deadly")) == set(codes), "every case has its codes")
+    for name, (of_odd, of_others) in codes.items():
+        found, what, result = misuse("deadly", name, ranks, nodes)
+        for rank, one in found.items():
+            code = of_odd if rank == 1 else of_others
+            expect(one.code == code, "rank %d: %r; %s" % (rank, one, what), result)
+            # Who made the mistake may be told by itself once, and finds the communicator dead then.
+            expect(one.again == "aborted", "rank %d: %r; %s" % (rank, one, what), result)
+
+
+def test_misuse_one_node():
+    check_misuse(3, None, (1000,))
+
+
+def test_misuse_four_nodes():
+    check_misuse(4, "4", (1000, 2_500_000))
+
+
+def test_destroyed():
+    """A plan is destroyed that cannot end: an Error on all ranks after a second, never a hang."""
+    for ranks, nodes, size in ((3, None, 1000), (4, "4", 1000), (3, "3", 2_500_000)):
+        found, what, result = misuse("stuck", "destroyed-while-it-runs", ranks, nodes, size)
+        for rank, one in found.items():
+            expect(one.code == "aborted", "rank %d: %r; %s" % (rank, one, what), result)
+            expect("destroyed while it ran" in one.text, "%r; %s" % (one, what), result)
+            expect(one.after < 6, "%r; %s" % (one, what), result)
+
+
+def test_timeout():
+    """In wait() and in test(), counted from start()."""
+    for name in ("timeout-in-wait", "timeout-in-test", "timeout-from-start"):
+        for ranks, nodes, size in ((3, None, 1000), (4, "4", 1000), (4, "4", 200_000)):
+            found, what, result = misuse("stuck", name, ranks, nodes, size)
+            least = 1.5 if name == "timeout-from-start" else 0.7
+            for rank, one in found.items():
+                expect(
+                    one.code == "timeout",
+                    "rank %d: %r; %s" % (rank, one, what),
+                    result,
+                )
+                if rank != 1:
+                    # The first one whose time is over tells the others, who began a moment later.
+                    expect(least - 0.3 < one.after < least + 1.5, "%r; %s" % (one, what), result)
+                    expect("ALLRAIL_TIMEOUT" in one.text, "%r; %s" % (one, what), result)
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))
