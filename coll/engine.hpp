@@ -72,7 +72,7 @@ class Engine {
   // engine.cpp
   void begin_slices();
   bool has_memory(CallRun& call);
-  void begin(CallRun& call);
+  void begin(CallRun& run);
   void advance();
   bool advance_executions();
   void end_oldest();
