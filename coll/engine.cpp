@@ -103,7 +103,7 @@ void Engine::begin(CallRun& run) {
 
 /// Everything that can be done now. Slices and calls end in the order in which they were started.
 void Engine::advance() {
-  begin_slices();
+  if (to_begin_ != nullptr) begin_slices();
   while (front_ != nullptr) {
     const bool steps_done = advance_executions();
     if (front_->ended < front_->plan->slices()) {
