@@ -67,6 +67,7 @@ class CountingRail final : public transport::Rail {
   bool post_control(int peer, std::span<const std::byte> message) override {
     return rail_->post_control(peer, message);
   }
+  void submit() override { rail_->submit(); }
   bool poll(transport::RailEvents& events) override { return rail_->poll(events); }
   bool flushed() const override { return rail_->flushed(); }
   void flush_acknowledgements() override { rail_->flush_acknowledgements(); }
