@@ -36,9 +36,9 @@ static_assert(kCompletionsPerLink >= kSendDepth + kReceiveDepth,
 /// waits for something that was not; a link that is full hears of its first part early; and rates
 /// and round trips, which are measured by completions, err by so many bytes at most.
 inline constexpr int kSendsPerSignal = 8;
-inline constexpr std::uint32_t kBytesPerSignal = 64U << 10;
+inline constexpr std::uint32_t kBytesPerSignal = 16U << 10;
 static_assert(kQueueDepth / 4 >= kSendsPerSignal, "a full queue is told of in parts");
-static_assert(kMinWindowBytes / 4 >= kBytesPerSignal, "so is the smallest window");
+static_assert(kLeastWindowBytes / 4 >= kBytesPerSignal, "so is the smallest window");
 /// Completions that are taken from a queue at once.
 inline constexpr std::size_t kCompletionBatch = 64;
 inline constexpr std::uint32_t kMaxChunkBytes = 1U << 20;

@@ -8,6 +8,7 @@
 #include "tests/fake_verbs/fake_verbs.hpp"
 #include "tests/fake_verbs/rail_options.hpp"
 #include "transport/fabric.hpp"
+#include "transport/striping.hpp"
 #include "transport/verbs/verbs_rail.hpp"
 #include "transport/verbs/work.hpp"
 
@@ -16,7 +17,8 @@ namespace {
 
 using fake_verbs::PostedSends;
 
-constexpr std::uint32_t kChunkBytes = 4096;
+// A full queue of them is the smallest window, which counts while no rate is known.
+constexpr std::uint32_t kChunkBytes = kLeastWindowBytes / verbs::kQueueDepth;
 constexpr int kChunks = 512;
 constexpr std::size_t kPutBytes = static_cast<std::size_t>(kChunkBytes) * kChunks;
 
