@@ -129,7 +129,7 @@ def end_job(process, began, limit):
         expect(False, "the job did not end within %s s" % limit, result)
 
 
-def job(ranks, nodes, *words, limit=50, **others):
+def job(ranks, nodes, *words, limit=150, **others):
     began = time.monotonic()
     return end_job(start_job(ranks, nodes, *words, **others), began, limit)
 
