@@ -8,14 +8,19 @@
 
 namespace allrail::coll {
 
-enum class Operation : std::uint32_t { Barrier = 1, Allgather = 2, Allgatherv = 3 };
+enum class Operation : std::uint32_t { Barrier = 1, Allgather = 2, Allgatherv = 3, Allocate = 4 };
 const char* operation_name(Operation operation) noexcept;
+
+/// What a call receives into; the same on all ranks.
+enum class MemoryKind : std::uint32_t { Ordinary = 0, Buffer = 1 };
 
 /// What a rank said it was doing: enough to name the difference when two ranks disagree.
 struct CallDescription {
   std::uint64_t bytes = 0;  // of the largest block
   Operation operation = Operation::Allgather;
   std::uint32_t algorithm = 0;  // row of the collective's algorithm table
+  MemoryKind memory = MemoryKind::Ordinary;
+  std::uint32_t reserved = 0;
 };
 
 /// Written by the owner of a region before its data leaves; travels with it. `done` is the last

@@ -63,7 +63,7 @@ void Engine::begin_slices() {
 bool Engine::has_memory(CallRun& call) {
   if (!call.registration.held()) {
     const std::uint64_t bytes = Registration::bytes_of(call.buffers);
-    if (!registrations_.make_room(bytes) && front_ != &call) return false;
+    if (bytes != 0 && !registrations_.make_room(bytes) && front_ != &call) return false;
     call.registration.make(*team_.fabric, registrations_, call.buffers);
   }
   call.registration.set_in_use(true);
@@ -87,8 +87,10 @@ void Engine::begin(CallRun& run) {
   call.description = plan.description();
   call.slot = slots_.take(plan.slot_bytes(), call.number);
   if (plan.zero_copy()) {
-    call.window = &run.registration.window();
-    call.window_offset = offset;
+    const bool in_buffer = run.buffers.window != nullptr;
+    call.window = in_buffer ? run.buffers.window : &run.registration.window();
+    call.window_offset = run.buffers.window_offset;
+    call.slice_offset = offset;
   }
 
   shm::RankLine& line = team_.segment->line(team_.local_rank);

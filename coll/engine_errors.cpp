@@ -11,8 +11,8 @@ std::string describe(const CallDescription& call) {
   const auto table = allgather::algorithms();
   const std::string_view algorithm =
       call.algorithm < table.size() ? table[call.algorithm].name : "an unknown algorithm";
-  return fmt::format("{} of {} bytes per rank by {}", operation_name(call.operation), call.bytes,
-                     algorithm);
+  return fmt::format("{} of {} bytes per rank by {}{}", operation_name(call.operation), call.bytes,
+                     algorithm, call.memory == MemoryKind::Buffer ? " into a Buffer" : "");
 }
 
 }  // namespace
@@ -21,12 +21,12 @@ void Engine::report_mismatch(const CallMismatch& mismatch, const Call& mine) {
   const BlockHeader& theirs = mismatch.theirs;
   const std::string what =
       theirs.description.algorithm == 0 && theirs.description.bytes == 0 && theirs.stamp == 0
-          ? std::string("another operation, size, root or algorithm")
+          ? std::string("another operation, size, root, algorithm or kind of memory")
           : describe(theirs.description);
   die(Code::Mismatch, mismatch.peer,
       fmt::format("call {} differs between ranks: rank {} makes {}, rank {} makes {} (call {}); "
                   "every rank must make the same collective calls in the same order with the same "
-                  "sizes and algorithm",
+                  "sizes, algorithm and kind of memory",
                   mine.number, team_.rank, describe(mine.description), mismatch.peer, what,
                   theirs.call));
 }
@@ -74,7 +74,7 @@ void Engine::abandon(CallRun& call, std::chrono::milliseconds patience) noexcept
     }
   } catch (const std::exception& error) {
     told_ = false;  // the next call is told
-    base::log_warning("while a plan is destroyed: {}", error.what());
+    base::log_warning("while a plan, or a Buffer of it, is destroyed: {}", error.what());
   }
   call.registration.release();
 }

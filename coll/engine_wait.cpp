@@ -128,8 +128,8 @@ void Engine::check_deadlines() {
     const char* const operation = operation_name(call->plan->description().operation);
     if (call->abandoned) {
       die(Code::Aborted, awaited,
-          fmt::format("a plan of {} was destroyed while it ran and did not end soon; waiting for "
-                      "{}; wait() for a plan before it is destroyed",
+          fmt::format("a plan of {}, or a Buffer of it, was destroyed while it ran and did not end "
+                      "soon; waiting for {}; wait() for a plan before either is destroyed",
                       operation, name_of(awaited)));
     }
     die(Code::Timeout, awaited,

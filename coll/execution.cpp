@@ -23,7 +23,7 @@ void Execution::start(Call&& call) {
   slot_is_free_ = false;
   next_step_ = next_await_ = 0;
   puts_left_ = 0;
-  peer_window_of_ = -1;
+  token_of_ = -1;
   stamp_offset_ = UINT64_MAX;
   mismatch_ = {};
   await_numbers_.clear();
@@ -125,22 +125,22 @@ void Execution::stamp(const Step& step) {
   stamp_offset_ = step.to_offset;
   stamped_done_ = header.done;
   if (call_.zero_copy()) {
-    write_token(*call_.window, std::span<std::byte, kTokenBodyBytes>(slot_ + schedule::kHeaderBytes,
-                                                                     kTokenBodyBytes));
+    write_token(
+        *call_.window, call_.window_offset,
+        std::span<std::byte, kTokenBodyBytes>(slot_ + schedule::kHeaderBytes, kTokenBodyBytes));
   }
 }
 
-const transport::RemoteWindow* Execution::window_of(int peer) {
-  if (peer_window_of_ == peer) return &peer_window_;
+const ReadyToken* Execution::token_of(int peer) {
+  if (token_of_ == peer) return &token_;
   const std::byte* token =
       slot_ + kTokenBytes * static_cast<std::uint64_t>(peer + 1) + schedule::kHeaderBytes;
-  if (!read_token(std::span<const std::byte, kTokenBodyBytes>(token, kTokenBodyBytes),
-                  peer_window_)) {
+  if (!read_token(std::span<const std::byte, kTokenBodyBytes>(token, kTokenBodyBytes), token_)) {
     mismatch_.peer = peer;  // its token makes no sense: a call that is not ours
     return nullptr;
   }
-  peer_window_of_ = peer;
-  return &peer_window_;
+  token_of_ = peer;
+  return &token_;
 }
 
 bool Execution::put(const Step& step) {
@@ -156,9 +156,15 @@ bool Execution::put(const Step& step) {
     if (!context_.done_counts.node_of_is_done(step.peer, call_.slot.previous_call)) return false;
     put.offset = team_.slot_offset(team_.node_of(step.peer), call_.slot.number) + step.to_offset;
   } else {
-    put.window = window_of(step.peer);
-    if (put.window == nullptr) return false;
-    put.offset = call_.window_offset + step.to_offset;
+    const ReadyToken* token = token_of(step.peer);
+    if (token == nullptr) return false;
+    const std::uint64_t offset = call_.slice_offset + step.to_offset;
+    if (!holds(*token, offset, step.bytes)) {
+      mismatch_.peer = step.peer;  // it has no room for what this call puts there
+      return false;
+    }
+    put.window = &token->window;
+    put.offset = token->offset + offset;
   }
   const std::uint64_t number = team_.fabric->put(put);
   if (step.from != Memory::Slot) user_puts_.push_back({step.peer, number});

@@ -10,6 +10,7 @@
 
 #include "coll/block_header.hpp"
 #include "coll/done_counts.hpp"
+#include "coll/ready_token.hpp"
 #include "coll/registration.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/slots.hpp"
@@ -32,8 +33,10 @@ struct Call {
   std::uint64_t stamp = 0;
   CallDescription description;
   SlotUse slot;
-  const transport::RemoteWindow* window = nullptr;  // of the whole receive buffer; zero-copy only
-  std::uint64_t window_offset = 0;                  // where this slice begins in it, on all ranks
+  // That the receive buffer lies in; zero-copy only.
+  const transport::RemoteWindow* window = nullptr;
+  std::uint64_t window_offset = 0;  // where the receive buffer begins in it
+  std::uint64_t slice_offset = 0;   // where this slice begins, on all ranks
   bool zero_copy() const { return window != nullptr; }
 };
 
@@ -84,7 +87,7 @@ class Execution {
   void note_sender(const schedule::Step& step);
   void note_all_headers();
   bool header_matches(const schedule::Step& step);
-  const transport::RemoteWindow* window_of(int peer);
+  const ReadyToken* token_of(int peer);
   const std::byte* source(schedule::Memory memory, std::uint64_t offset) const;
   std::byte* target(schedule::Memory memory, std::uint64_t offset) const;
 
@@ -107,8 +110,8 @@ class Execution {
     std::uint64_t number;
   };
   std::vector<UserPut> user_puts_;  // puts out of user memory
-  transport::RemoteWindow peer_window_;
-  int peer_window_of_ = -1;
+  ReadyToken token_;
+  int token_of_ = -1;
   CallMismatch mismatch_;
 };
 

@@ -19,6 +19,8 @@ const char* operation_name(Operation operation) noexcept {
       return "allgather";
     case Operation::Allgatherv:
       return "allgatherv";
+    case Operation::Allocate:
+      return "allocate";
   }
   return "unknown operation";
 }
@@ -52,15 +54,23 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
       blocks_(request.bytes),
       largest_block_(*std::ranges::max_element(request.bytes)) {
   if (request.displaced) receive_offsets_ = request.receive_offsets;
+  const bool in_buffer = request.memory == MemoryKind::Buffer;
   zero_copy_ = algorithm_.zero_copy && roster.largest_node() == 1 && roster.nodes() > 1 &&
-               !request.displaced && largest_block_ >= limits.zero_copy_threshold_bytes;
-  registered_bytes_ = std::accumulate(request.bytes.begin(), request.bytes.end(), largest_block_);
+               !request.displaced &&
+               largest_block_ >=
+                   (in_buffer ? limits.buffer_threshold_bytes : limits.zero_copy_threshold_bytes);
+  registered_bytes_ =
+      in_buffer ? largest_block_
+                : std::accumulate(request.bytes.begin(), request.bytes.end(), largest_block_);
   copies_because_of_limit_ = zero_copy_ && registered_bytes_ > limits.registered_bytes;
   zero_copy_ = zero_copy_ && !copies_because_of_limit_;
   description_.bytes = largest_block_;
   description_.operation = request.operation;
   description_.algorithm = static_cast<std::uint32_t>(&algorithm_ - allgather::algorithms().data());
+  description_.memory = request.memory;
   hash_ = mix(static_cast<std::uint64_t>(request.operation), description_.algorithm);
+  // At every size, also where the kind changes nothing: that a call is right may not depend on it.
+  hash_ = mix(hash_, static_cast<std::uint64_t>(request.memory));
   for (const std::uint64_t bytes : request.bytes) hash_ = mix(hash_, bytes);
   hash_ = mix(hash_, zero_copy_ ? 1 : 0);
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.ports) << 32 |

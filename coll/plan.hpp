@@ -21,6 +21,7 @@ struct PlanRequest {
   std::vector<std::uint64_t> bytes;            // of every rank's block
   std::vector<std::uint64_t> receive_offsets;  // where it goes in my receive buffer
   bool displaced = false;                      // offsets may differ between ranks
+  MemoryKind memory = MemoryKind::Ordinary;    // that it receives into
   std::string algorithm;                       // a name of the table, never empty
   int ports = 1;
   int leaders = 1;
@@ -29,9 +30,10 @@ struct PlanRequest {
 /// How much slot memory a call may take.
 struct PlanLimits {
   std::uint64_t large_slot_bytes = 0;
-  std::uint64_t zero_copy_threshold_bytes = 0;  // smallest block that goes straight to user memory
+  std::uint64_t zero_copy_threshold_bytes = 0;  // smallest block straight to ordinary memory
   // What a call may register of user memory with each rail; above it blocks are copied.
   std::uint64_t registered_bytes = UINT64_MAX;
+  std::uint64_t buffer_threshold_bytes = UINT64_MAX;  // smallest block straight into a Buffer
 };
 
 class CallPlan {
@@ -40,12 +42,14 @@ class CallPlan {
   /// Error{ResourceLimit} where not even one byte per rank fits into the node memory.
   CallPlan(const PlanRequest& request, const Roster& roster, const PlanLimits& limits);
 
-  /// Hash of operation, counts, algorithm, ports and leaders: equal on ranks that agree.
+  /// Hash of operation, counts, algorithm, ports, leaders and kind of memory: equal on ranks that
+  /// agree.
   std::uint64_t hash() const { return hash_; }
   const CallDescription& description() const { return description_; }
   /// Blocks go straight between user buffers, after ready tokens.
   bool zero_copy() const { return zero_copy_; }
-  /// What a zero-copy call of this size registers with each rail: its result and one block.
+  /// What a zero-copy call of this size may register with each rail: its result, unless that is a
+  /// Buffer, and one block.
   std::uint64_t registered_bytes() const { return registered_bytes_; }
   /// It would be zero-copy, but may not register so much.
   bool copies_because_of_limit() const { return copies_because_of_limit_; }

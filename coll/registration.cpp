@@ -18,14 +18,17 @@ void Registration::make(transport::Fabric& fabric, RegistrationBudget& budget,
                         const Buffers& buffers) {
   release();
   budget.held_.reserve(budget.held_.size() + 1);
-  window_ = fabric.register_window({buffers.receive, buffers.receive_bytes});
-  const std::span<const std::byte> source(buffers.send, buffers.send_bytes);
+  const bool has_window = buffers.window == nullptr;
+  if (has_window) window_ = fabric.register_window({buffers.receive, buffers.receive_bytes});
+  const std::span<const std::byte> source(buffers.send,
+                                          buffers.send_is_registered ? 0 : buffers.send_bytes);
   try {
     if (!source.empty()) fabric.register_source(source);
   } catch (...) {
-    fabric.unregister_window(window_);
+    if (has_window) fabric.unregister_window(window_);
     throw;
   }
+  has_window_ = has_window;
   fabric_ = &fabric;
   budget_ = &budget;
   source_ = source;
@@ -36,7 +39,7 @@ void Registration::make(transport::Fabric& fabric, RegistrationBudget& budget,
 
 void Registration::release() noexcept {
   if (fabric_ == nullptr) return;
-  fabric_->unregister_window(window_);
+  if (has_window_) fabric_->unregister_window(window_);
   if (!source_.empty()) fabric_->unregister_source(source_);
   budget_->held_bytes_ -= bytes_;
   std::erase(budget_->held_, this);

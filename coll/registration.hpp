@@ -16,6 +16,10 @@ struct Buffers {
   std::byte* receive = nullptr;
   std::uint64_t receive_bytes = 0;  // what peers put into, of a zero-copy call
   std::uint64_t send_bytes = 0;     // what rails read, of a zero-copy call
+  // What lies in a Buffer is registered already:
+  const transport::RemoteWindow* window = nullptr;  // of the Buffer that `receive` lies in
+  std::uint64_t window_offset = 0;                  // of `receive` in it
+  bool send_is_registered = false;
 };
 
 class Registration;
@@ -43,19 +47,21 @@ class Registration {
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
 
-  /// Makes the memory known to the rails. Fabric and budget outlive what is held. Throws
-  /// Error{ResourceLimit} and holds nothing then.
+  /// Makes the memory known to the rails, as far as it does not lie in a Buffer. Fabric and budget
+  /// outlive what is held. Throws Error{ResourceLimit} and holds nothing then.
   void make(transport::Fabric& fabric, RegistrationBudget& budget, const Buffers& buffers);
   void release() noexcept;
   bool held() const { return fabric_ != nullptr; }
   /// A call runs with it: it is not taken back.
   void set_in_use(bool in_use) { in_use_ = in_use; }
   bool in_use() const { return in_use_; }
-  /// The receive buffer, as peers name it.
+  /// The receive buffer, as peers name it, where it does not lie in a Buffer.
   const transport::RemoteWindow& window() const { return window_; }
 
+  /// What make() registers.
   static std::uint64_t bytes_of(const Buffers& buffers) {
-    return buffers.receive_bytes + buffers.send_bytes;
+    return (buffers.window == nullptr ? buffers.receive_bytes : 0) +
+           (buffers.send_is_registered ? 0 : buffers.send_bytes);
   }
 
  private:
@@ -63,6 +69,7 @@ class Registration {
   RegistrationBudget* budget_ = nullptr;
   std::uint64_t bytes_ = 0;
   bool in_use_ = false;
+  bool has_window_ = false;  // else the receive buffer lies in a Buffer
   transport::RemoteWindow window_;
   std::span<const std::byte> source_;
 };

@@ -17,7 +17,7 @@ enum class Nodes { Any, One, PowerOfTwo };
 
 struct Row {
   std::uint64_t most_bytes_per_node;  // the block that a node sends
-  std::uint64_t least_bytes_per_rank;
+  bool zero_copy;                     // only for blocks that go straight to user memory
   Nodes nodes;
   int most_ranks_per_node;
   const char* algorithm;
@@ -32,14 +32,15 @@ constexpr std::uint64_t kKibi = 1024;
 // are striped, so a second port adds no bandwidth, and with several ports the blocks of several
 // senders queue up in front of one receiver while the way to another is idle.
 constexpr Row kTable[] = {
-    {kAnySize, 0, Nodes::One, kAnyCount, "smp-direct", Ports::Rails, "one node: no rail is needed"},
-    {48 * kKibi, 0, Nodes::PowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
+    {kAnySize, false, Nodes::One, kAnyCount, "smp-direct", Ports::Rails,
+     "one node: no rail is needed"},
+    {48 * kKibi, false, Nodes::PowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
      "small blocks: fewest messages, and every pair of nodes answers each other"},
-    {48 * kKibi, 0, Nodes::Any, kAnyCount, "smp-bruck", Ports::One,
+    {48 * kKibi, false, Nodes::Any, kAnyCount, "smp-bruck", Ports::One,
      "small blocks, no power of two: fewest messages"},
-    {kAnySize, kZeroCopyThresholdBytes, Nodes::Any, 1, "ring", Ports::One,
+    {kAnySize, true, Nodes::Any, 1, "ring", Ports::One,
      "large blocks, one rank per node: straight between user buffers, one sender per receiver"},
-    {kAnySize, 0, Nodes::Any, kAnyCount, "smp-ring", Ports::One,
+    {kAnySize, false, Nodes::Any, kAnyCount, "smp-ring", Ports::One,
      "large blocks: every block crosses once, one sender per receiver"},
 };
 
@@ -67,7 +68,7 @@ Selection select_allgather(const SelectionFacts& facts) {
   Selection selection;
   for (const Row& row : kTable) {
     if (per_node > row.most_bytes_per_node || !fits(row.nodes, facts.nodes) ||
-        facts.bytes_per_rank < row.least_bytes_per_rank ||
+        (row.zero_copy && facts.bytes_per_rank < facts.zero_copy_threshold_bytes) ||
         facts.largest_node > row.most_ranks_per_node) {
       continue;
     }

@@ -6,6 +6,12 @@
 
 namespace allrail::coll {
 
+/// Below this size ready tokens and waiting for acknowledgements cost more than the two copies that
+/// they save. Measured on four hosts with one rank each: docs/performance.md.
+inline constexpr std::uint64_t kZeroCopyThresholdBytes = 2ULL * 1024 * 1024;
+/// The same for a Buffer, for which nothing has to be registered.
+inline constexpr std::uint64_t kBufferThresholdBytes = 2ULL * 1024 * 1024;
+
 /// What the choice depends on; equal on all ranks.
 struct SelectionFacts {
   std::uint64_t bytes_per_rank = 0;  // the largest block
@@ -14,6 +20,8 @@ struct SelectionFacts {
   int smallest_node = 1;
   int largest_node = 1;
   int rails = 1;
+  // From which blocks on they go straight to the memory that is received into.
+  std::uint64_t zero_copy_threshold_bytes = kZeroCopyThresholdBytes;
 };
 
 struct Selection {
@@ -22,10 +30,6 @@ struct Selection {
   int leaders = 1;
   std::string reason;  // half a sentence, for `allrail-info explain`
 };
-
-/// Below this size ready tokens and waiting for acknowledgements cost more than the two copies that
-/// they save. Measured on four hosts with one rank each: docs/performance.md.
-inline constexpr std::uint64_t kZeroCopyThresholdBytes = 2ULL * 1024 * 1024;
 
 /// The first row of the table that fits. The rows were measured: docs/performance.md.
 Selection select_allgather(const SelectionFacts& facts);

@@ -13,7 +13,7 @@
 
 namespace allrail {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 struct Card {
   std::uint32_t protocol_version = kProtocolVersion;

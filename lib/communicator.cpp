@@ -46,6 +46,10 @@ Plan Communicator::plan_allgatherv_bytes(std::span<const std::byte> send, std::s
   return Plan(world_->plan_allgatherv(send, recv, counts, displacements, element_bytes, options));
 }
 
+BufferMemory Communicator::allocate_bytes(std::size_t count, std::size_t element_bytes) {
+  return world_->allocate(count, element_bytes);
+}
+
 std::vector<RailStatistics> Communicator::rail_statistics() { return world_->rail_statistics(); }
 
 }  // namespace allrail

@@ -67,8 +67,9 @@ std::vector<AlgorithmInfo> allgather_algorithms() {
 }
 
 Choice choose_allgather(const Communicator& communicator, std::uint64_t bytes_per_rank,
-                        const CallOptions& options) {
-  const auto chosen = communicator.internals().select(bytes_per_rank, options);
+                        const CallOptions& options, bool into_buffer) {
+  const auto memory = into_buffer ? coll::MemoryKind::Buffer : coll::MemoryKind::Ordinary;
+  const auto chosen = communicator.internals().select(bytes_per_rank, options, memory);
   return {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
 }
 

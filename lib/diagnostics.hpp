@@ -25,7 +25,7 @@ struct Choice {
 };
 /// What an allgather of this size would do on this communicator. Local.
 ALLRAIL_API Choice choose_allgather(const Communicator& communicator, std::uint64_t bytes_per_rank,
-                                    const CallOptions& options = {});
+                                    const CallOptions& options = {}, bool into_buffer = false);
 
 /// A rail of this process that was or was not taken.
 struct RailInfo {

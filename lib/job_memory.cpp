@@ -20,6 +20,7 @@ namespace {
 constexpr std::uint64_t kShareOfSharedMemory = 2;
 constexpr std::uint64_t kShareForSegment = 2;
 constexpr std::uint64_t kShareForUser = 4;
+constexpr std::uint64_t kShareForBuffers = 8;
 constexpr int kLockCapability = 14;  // CAP_IPC_LOCK
 
 /// The smallest share that any host can give to each of its nodes.
@@ -92,6 +93,7 @@ JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
   memory.segment_is_cut = for_segment < memory.node_bytes;
   memory.node_bytes = std::min(memory.node_bytes, for_segment);
   memory.user_bytes = card.lockable_bytes / kShareForUser / rails;
+  memory.buffer_bytes = card.lockable_bytes / kShareForBuffers / rails;
   memory.limiting_rank = static_cast<int>(rank);
   memory.lockable_bytes = card.lockable_bytes;
   memory.rails = static_cast<int>(rails);
@@ -117,6 +119,16 @@ std::string user_warning(const JobMemory& memory, std::uint64_t wanted_bytes) {
       base::format_bytes(wanted_bytes), memory.limiting_rank,
       base::format_bytes(memory.lockable_bytes), base::format_bytes(memory.user_bytes),
       base::format_bytes(kShareForUser * wanted_bytes * rails));
+}
+
+std::string buffer_warning(const JobMemory& memory, int rank, std::uint64_t wanted_bytes) {
+  const auto rails = static_cast<std::uint64_t>(std::max(memory.rails, 1));
+  return fmt::format(
+      "rank {} wants to keep {} of Buffers registered on each rail and may lock {} in all (ulimit "
+      "-l): the new Buffers are treated as ordinary memory on all ranks; allow {} for them",
+      rank, base::format_bytes(wanted_bytes),
+      memory.lockable_bytes == UINT64_MAX ? "less" : base::format_bytes(memory.lockable_bytes),
+      base::format_bytes(kShareForBuffers * wanted_bytes * rails));
 }
 
 std::uint64_t lockable_memory() {

@@ -15,8 +15,9 @@ namespace allrail {
 inline constexpr std::uint64_t kLeastNodeMemoryBytes = 1 << 20;
 
 struct JobMemory {
-  std::uint64_t node_bytes = 0;           // of every node segment
-  std::uint64_t user_bytes = UINT64_MAX;  // that one call may register; above it copies
+  std::uint64_t node_bytes = 0;             // of every node segment
+  std::uint64_t user_bytes = UINT64_MAX;    // that one call may register; above it copies
+  std::uint64_t buffer_bytes = UINT64_MAX;  // that the Buffers of a rank may register together
   // Whose limit on locked memory says so; -1: no limit does.
   int limiting_rank = -1;
   bool segment_is_cut = false;
@@ -25,7 +26,8 @@ struct JobMemory {
 };
 
 /// Of the memory that a rank may lock, its rails share a half for the node segment, which each of
-/// them registers, and a quarter for the user's buffers; the rest is for their links.
+/// them registers, a quarter for the memory that calls register and an eighth for Buffers; the rest
+/// is for their links.
 /// @throws Error{ResourceLimit} naming the rank whose limit does not allow the smallest segment.
 JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
                         std::uint64_t wanted_bytes);
@@ -34,6 +36,9 @@ JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
 /// down, or a call's buffers are copied because of it. With the limit and the bytes wanted.
 std::string segment_warning(const JobMemory& memory, std::uint64_t wanted_bytes);
 std::string user_warning(const JobMemory& memory, std::uint64_t wanted_bytes);
+/// The same for Buffers that are not registered. Both limits may be what the system said when it
+/// was asked; `rank` is where.
+std::string buffer_warning(const JobMemory& memory, int rank, std::uint64_t wanted_bytes);
 
 /// What this process may lock (RLIMIT_MEMLOCK), UINT64_MAX where there is no limit.
 std::uint64_t lockable_memory();

@@ -6,7 +6,7 @@ namespace allrail {
 
 bool PlanCache::Entry::matches(const PlanKey& key) const noexcept {
   return operation == key.operation && bytes == key.bytes && ports == key.ports &&
-         leaders == key.leaders && algorithm == *key.algorithm &&
+         leaders == key.leaders && memory == key.memory && algorithm == *key.algorithm &&
          element_bytes == key.element_bytes && std::ranges::equal(counts, key.counts) &&
          std::ranges::equal(displacements, key.displacements);
 }
@@ -35,6 +35,7 @@ const coll::CallPlan& PlanCache::keep(const PlanKey& key, std::unique_ptr<coll::
                       {key.counts.begin(), key.counts.end()},
                       {key.displacements.begin(), key.displacements.end()},
                       key.element_bytes,
+                      key.memory,
                       *key.algorithm,
                       key.ports,
                       key.leaders,

@@ -19,6 +19,7 @@ struct PlanKey {
   std::span<const std::size_t> counts;  // empty for operations without counts
   std::span<const std::size_t> displacements;
   std::size_t element_bytes = 1;
+  coll::MemoryKind memory = coll::MemoryKind::Ordinary;  // that it receives into
   const std::string* algorithm = nullptr;
   int ports = 0;
   int leaders = 0;
@@ -38,6 +39,7 @@ class PlanCache {
     std::uint64_t bytes;
     std::vector<std::size_t> counts, displacements;
     std::size_t element_bytes;
+    coll::MemoryKind memory;
     std::string algorithm;
     int ports, leaders;
     std::unique_ptr<coll::CallPlan> plan;

@@ -24,8 +24,12 @@ coll::Selection select_for_barrier(const coll::Roster& roster, int rails) {
 }
 
 coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
-                           std::uint64_t bytes_per_rank, const CallOptions& call) {
-  const coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank);
+                           std::uint64_t bytes_per_rank, const CallOptions& call,
+                           coll::MemoryKind memory) {
+  coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank);
+  if (memory == coll::MemoryKind::Buffer) {
+    facts.zero_copy_threshold_bytes = coll::kBufferThresholdBytes;
+  }
   coll::Selection selection = coll::select_allgather(facts);
   const auto setting = settings.algorithms.find("allgather");
   if (!call.algorithm.empty()) {

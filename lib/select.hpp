@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "coll/block_header.hpp"
 #include "coll/roster.hpp"
 #include "coll/selection.hpp"
 #include "include/allrail/communicator.hpp"
@@ -12,7 +13,8 @@ namespace allrail {
 /// What the call names goes first, then the settings, then the table of measured choices. `rails`
 /// is the number of rails of a rank. The same on all ranks of a job.
 coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
-                           std::uint64_t bytes_per_rank, const CallOptions& call);
+                           std::uint64_t bytes_per_rank, const CallOptions& call,
+                           coll::MemoryKind memory = coll::MemoryKind::Ordinary);
 
 /// The table's choice for no bytes, whatever settings say of allgathers.
 coll::Selection select_for_barrier(const coll::Roster& roster, int rails);

@@ -18,8 +18,9 @@ struct UserPlan {
   std::unique_ptr<coll::CallPlan> plan;
   std::chrono::milliseconds timeout{0};  // 0: none
   coll::CallRun run;
-  bool started = false;  // ever
-  bool running = false;  // until the user is told that the call has ended
+  bool buffer_is_gone = false;  // that it sends from or receives into
+  bool started = false;         // ever
+  bool running = false;         // until the user is told that the call has ended
 };
 
 }  // namespace allrail

@@ -30,8 +30,9 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
 
 }  // namespace
 
-coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& options) const {
-  return select_for(roster_, rail_count(), options_, bytes_per_rank, options);
+coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& options,
+                              coll::MemoryKind memory) const {
+  return select_for(roster_, rail_count(), options_, bytes_per_rank, options, memory);
 }
 
 std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
@@ -49,13 +50,15 @@ std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
         request.displaced ? key.displacements[rank] * key.element_bytes : offset);
     offset += bytes;
   }
-  if (key.operation == coll::Operation::Barrier) {
-    // An allgather of nothing, whatever the settings ask of allgathers with bytes.
+  request.memory = key.memory;
+  if (key.operation == coll::Operation::Barrier || key.operation == coll::Operation::Allocate) {
+    // An allgather of next to nothing, whatever the settings ask of allgathers of the user.
     request.algorithm = select_for_barrier(roster_, rail_count()).algorithm;
   } else {
     check_range("ports", options.ports);
     check_range("leaders", options.leaders);
-    const auto selection = select(*std::ranges::max_element(request.bytes), options);
+    const auto selection =
+        select(*std::ranges::max_element(request.bytes), options, request.memory);
     request.algorithm = selection.algorithm;
     request.ports = selection.ports;
     request.leaders = selection.leaders;
@@ -63,7 +66,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
   return std::make_unique<coll::CallPlan>(
       request, roster_,
       coll::PlanLimits{geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes,
-                       memory_.user_bytes});
+                       memory_.user_bytes, coll::kBufferThresholdBytes});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
@@ -104,6 +107,22 @@ void World::run(const coll::CallPlan& plan, const coll::Buffers& buffers,
   engine_->run(plan, buffers, deadline_of(timeout));
 }
 
+coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::byte> receive,
+                                coll::MemoryKind memory) const {
+  coll::Buffers buffers;
+  buffers.send = send.data();
+  buffers.send_bytes = send.size();
+  buffers.receive = receive.data();
+  buffers.receive_bytes = receive.size();
+  buffers.send_is_registered = buffers_->find(send) != nullptr;
+  if (memory == coll::MemoryKind::Buffer) {
+    const BufferTable::Entry& entry = *buffers_->find(receive);
+    buffers.window = &entry.window;
+    buffers.window_offset = static_cast<std::uint64_t>(receive.data() - entry.mine.data());
+  }
+  return buffers;
+}
+
 void World::barrier() {
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
@@ -141,6 +160,7 @@ PlanKey World::allgather_key(std::span<const std::byte> send, std::span<std::byt
   key.algorithm = &options.algorithm;
   key.ports = options.ports;
   key.leaders = options.leaders;
+  if (buffers_->find(receive) != nullptr) key.memory = coll::MemoryKind::Buffer;
   return key;
 }
 
@@ -190,6 +210,8 @@ PlanKey World::allgatherv_key(std::span<const std::byte> send, std::span<std::by
   key.algorithm = &options.algorithm;
   key.ports = options.ports;
   key.leaders = options.leaders;
+  // With gaps only, the receive buffer of a rank may be empty and that of another not.
+  if (total != 0 && buffers_->find(receive) != nullptr) key.memory = coll::MemoryKind::Buffer;
   return key;
 }
 
@@ -197,7 +219,8 @@ void World::allgather(std::span<const std::byte> send, std::span<std::byte> rece
                       const CallOptions& options) {
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
-  run(plan_for(allgather_key(send, receive, options), options), buffers_of(send, receive), options);
+  const PlanKey key = allgather_key(send, receive, options);
+  run(plan_for(key, options), buffers_of(send, receive, key.memory), options);
 }
 
 void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -207,7 +230,7 @@ void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> rec
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
   const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
-  run(plan_for(key, options), buffers_of(send, receive), options);
+  run(plan_for(key, options), buffers_of(send, receive, key.memory), options);
 }
 
 std::vector<RailStatistics> World::rail_statistics() {
@@ -229,6 +252,7 @@ std::vector<RailStatistics> World::read_counters() const {
     one.fences = rail.fences;
     one.duplicates = rail.duplicates;
     one.reconnects = rail.reconnects;
+    one.registrations = rail.registrations;
     one.window_bytes = rail.window_bytes;
     one.rate_bytes_per_second = rail.rate_bytes_per_second;
     all.push_back(std::move(one));

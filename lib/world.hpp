@@ -13,6 +13,7 @@
 #include "coll/team.hpp"
 #include "include/allrail/communicator.hpp"
 #include "launcher/bootstrap.hpp"
+#include "lib/buffer_table.hpp"
 #include "lib/card.hpp"
 #include "lib/entry_gate.hpp"
 #include "lib/helper_thread.hpp"
@@ -66,12 +67,16 @@ class World final : public coll::TeamEvents {
   bool test(UserPlan& plan);
   void wait(UserPlan& plan);
   void drop(UserPlan& plan) noexcept;
+  BufferMemory allocate(std::size_t count, std::size_t element_bytes);
   std::vector<RailStatistics> rail_statistics();
 
   /// What a call of this size would do; for allrail-info.
-  coll::Selection select(std::uint64_t bytes_per_rank, const CallOptions& options) const;
+  coll::Selection select(std::uint64_t bytes_per_rank, const CallOptions& options,
+                         coll::MemoryKind memory = coll::MemoryKind::Ordinary) const;
 
  private:
+  class Allocation;  // allocate.cpp
+
   void make_rails();
   std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index);
   std::unique_ptr<transport::Rail> make_verbs_rail(const RailChoice& choice, int index,
@@ -94,17 +99,21 @@ class World final : public coll::TeamEvents {
                          std::span<const std::size_t> counts,
                          std::span<const std::size_t> displacements, std::size_t element_bytes,
                          const CallOptions& options);
-  static coll::Buffers buffers_of(std::span<const std::byte> send, std::span<std::byte> receive) {
-    return {send.data(), receive.data(), receive.size(), send.size()};
-  }
+  /// What lies in Buffers is found by address; `memory` is the kind of `receive`.
+  coll::Buffers buffers_of(std::span<const std::byte> send, std::span<std::byte> receive,
+                           coll::MemoryKind memory) const;
   static base::Deadline deadline_of(std::chrono::milliseconds timeout) {
     return timeout.count() > 0 ? base::Deadline::after(timeout) : base::Deadline::never();
   }
+  /// A Buffer ends: plans that run with it are ended as if they were destroyed.
+  void let_go(const BufferTable::Entry& entry) noexcept;
   const coll::CallPlan& plan_for(const PlanKey& key, const CallOptions& options);
   std::unique_ptr<coll::CallPlan> make_connected_plan(const PlanKey& key,
                                                       const CallOptions& options);
   std::unique_ptr<coll::CallPlan> make_plan(const PlanKey& key, const CallOptions& options) const;
   void run(const coll::CallPlan& plan, const coll::Buffers& buffers, const CallOptions& options);
+  /// An allgather of a few bytes that Allrail itself needs.
+  void exchange(std::span<const std::byte> send, std::span<std::byte> receive);
   [[noreturn]] void reject(const std::string& text);
   void check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                        std::uint64_t expected_bytes, std::uint64_t my_offset);
@@ -129,6 +138,7 @@ class World final : public coll::TeamEvents {
   JobMemory memory_;
   bool verbs_rails_ = false;
   bool warned_of_copying_ = false;
+  bool warned_of_buffers_ = false;
   shm::NodeSegment segment_;
   RailDirectory directory_;
   shm::PeerWatch watch_;
@@ -140,6 +150,7 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<NodeControl> node_control_;
   std::unique_ptr<transport::ControlPlane> control_;  // on the first rank of each node
   EntryGate gate_;
+  std::shared_ptr<BufferTable> buffers_;  // with all Buffers that live
   HelperThread helper_;
 };
 

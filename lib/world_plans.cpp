@@ -1,4 +1,6 @@
 // Plans of the public API: made, started, tested, dropped.
+#include <functional>
+
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 #include "lib/world.hpp"
@@ -16,7 +18,8 @@ std::shared_ptr<UserPlan> World::plan_allgather(std::span<const std::byte> send,
                                                 const CallOptions& options) {
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
-  return make_user_plan(allgather_key(send, receive, options), buffers_of(send, receive), options);
+  const PlanKey key = allgather_key(send, receive, options);
+  return make_user_plan(key, buffers_of(send, receive, key.memory), options);
 }
 
 std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send,
@@ -27,9 +30,8 @@ std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send
                                                  const CallOptions& options) {
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
-  return make_user_plan(
-      allgatherv_key(send, receive, counts, displacements, element_bytes, options),
-      buffers_of(send, receive), options);
+  const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
+  return make_user_plan(key, buffers_of(send, receive, key.memory), options);
 }
 
 std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
@@ -49,6 +51,9 @@ std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::
 void World::start(UserPlan& plan) {
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
+  if (plan.buffer_is_gone) {
+    reject("a plan was started whose Buffer was destroyed: a Buffer must outlive its plans");
+  }
   if (plan.running) {
     reject("a plan was started that runs: test() must be true, or wait() return, before");
   }
@@ -92,6 +97,18 @@ void World::drop(UserPlan& plan) noexcept {
   engine_->abandon(plan.run, kPatience);
   std::erase_if(user_plans_, [&plan](const auto& one) { return one.get() == &plan; });
   gate_.leave();
+}
+
+void World::let_go(const BufferTable::Entry& entry) noexcept {
+  const auto is_inside = [&entry](const std::byte* data) {
+    const std::less<> before;
+    return !before(data, entry.mine.data()) && before(data, entry.mine.data() + entry.mine.size());
+  };
+  for (const auto& plan : user_plans_) {
+    if (!is_inside(plan->run.buffers.send) && !is_inside(plan->run.buffers.receive)) continue;
+    engine_->abandon(plan->run, kPatience);
+    plan->buffer_is_gone = true;
+  }
 }
 
 void World::drop_all_plans() noexcept {

@@ -269,6 +269,8 @@ void World::start_engine(const std::vector<Card>& cards) {
   }
   const auto machine = topology::Machine::discover(topology::Machine::Detail::CoresOnly);
   team_.wait_policy = shm::WaitPolicy::choose(machine.outnumbered(host_cpusets));
+  buffers_ = std::make_shared<BufferTable>(
+      gate_, fabric_.get(), [this](const BufferTable::Entry& entry) { let_go(entry); });
   engine_ = std::make_unique<coll::Engine>(team_, geometry_, cards[0].random, memory_.user_bytes);
   if (roster_.ranks() > 1 && team_.local_rank == 0) start_control_plane(cards);
   control_listener_.reset();
@@ -331,6 +333,7 @@ World::~World() {
                                                 fabric_->oldest_open_call() == UINT64_MAX);
   if (fabric_ && in_peace) fabric_->say_goodbye();
   if (fabric_) fabric_->shut_down();
+  if (buffers_) buffers_->close();
 }
 
 }  // namespace allrail

@@ -18,6 +18,25 @@ namespace {
 constexpr double kSecondsPerRow = 0.5;
 constexpr int kBatches = 11;  // streaming: back-to-back batches, of which each gives one time
 
+/// Memory of either kind.
+class BenchMemory {
+ public:
+  BenchMemory(Communicator& communicator, bool is_buffer, std::uint64_t bytes) {
+    if (is_buffer) {
+      buffer_ = communicator.allocate<std::byte>(bytes);
+    } else {
+      ordinary_.resize(bytes);
+    }
+  }
+  std::span<std::byte> bytes() {
+    return buffer_.empty() ? std::span(ordinary_) : std::span(buffer_);
+  }
+
+ private:
+  std::vector<std::byte> ordinary_;
+  Buffer<std::byte> buffer_;
+};
+
 class AllgatherRow {
  public:
   AllgatherRow(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
@@ -25,8 +44,11 @@ class AllgatherRow {
       : communicator_(communicator),
         options_(options),
         bytes_(bytes),
-        send_(bytes),
-        receive_(bytes * static_cast<std::uint64_t>(communicator.size())) {
+        send_memory_(communicator, options.buffers, bytes),
+        receive_memory_(communicator, options.buffers,
+                        bytes * static_cast<std::uint64_t>(communicator.size())),
+        send_(send_memory_.bytes()),
+        receive_(receive_memory_.bytes()) {
     call_.algorithm = algorithm == "auto" ? "" : algorithm;
     call_.ports = options.ports;
     call_.leaders = options.leaders;
@@ -35,7 +57,8 @@ class AllgatherRow {
   Row run(const Context& context) {
     Row row;
     row.collective = "allgather";
-    const auto choice = diagnostics::choose_allgather(communicator_, bytes_, call_);
+    const auto choice =
+        diagnostics::choose_allgather(communicator_, bytes_, call_, options_.buffers);
     row.algorithm = choice.algorithm;
     row.ports = choice.ports;
     row.leaders = choice.leaders;
@@ -59,8 +82,8 @@ class AllgatherRow {
  private:
   void call() {
     if (options_.in_place) {
-      const auto mine = std::span(receive_).subspan(
-          bytes_ * static_cast<std::uint64_t>(communicator_.rank()), bytes_);
+      const auto mine =
+          receive_.subspan(bytes_ * static_cast<std::uint64_t>(communicator_.rank()), bytes_);
       communicator_.allgather(mine, receive_, call_);
     } else {
       communicator_.allgather(send_, receive_, call_);
@@ -120,14 +143,13 @@ class AllgatherRow {
     ++seed_;
     std::ranges::fill(receive_, std::byte{0xA5});
     const auto mine = bytes_ * static_cast<std::uint64_t>(communicator_.rank());
-    fill_pattern(options_.in_place ? std::span(receive_).subspan(mine, bytes_) : std::span(send_),
-                 communicator_.rank(), seed_);
+    fill_pattern(options_.in_place ? receive_.subspan(mine, bytes_) : send_, communicator_.rank(),
+                 seed_);
     call();
     std::uint64_t wrong = 0;
     for (int rank = 0; rank < communicator_.size(); ++rank) {
-      wrong += wrong_bytes(
-          std::span(receive_).subspan(bytes_ * static_cast<std::uint64_t>(rank), bytes_), rank,
-          seed_);
+      wrong += wrong_bytes(receive_.subspan(bytes_ * static_cast<std::uint64_t>(rank), bytes_),
+                           rank, seed_);
     }
     std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator_.size()));
     communicator_.allgather(std::span(&wrong, 1), all);
@@ -147,8 +169,10 @@ class AllgatherRow {
   Communicator& communicator_;
   const BenchOptions& options_;
   std::uint64_t bytes_;
-  std::vector<std::byte> send_;
-  std::vector<std::byte> receive_;
+  BenchMemory send_memory_;
+  BenchMemory receive_memory_;
+  std::span<std::byte> send_;
+  std::span<std::byte> receive_;
   CallOptions call_;
   std::uint64_t seed_ = 0;
 };

@@ -57,6 +57,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   std::uint64_t factor = 8;
   std::string algorithms = "auto";
   std::string mode = "isolated";
+  std::string memory = "ordinary";
   bool no_check = false;
   app.add_option("what", options.what, "allgather, or put (one pair: latency and bandwidth)")
       ->check(CLI::IsMember({"allgather", "put"}));
@@ -73,6 +74,10 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   app.add_option("--leaders", options.leaders, "ranks per node that talk over rails")
       ->check(CLI::Range(0, 64));
   app.add_flag("--in-place", options.in_place, "send from this rank's block of the result");
+  app.add_option("--memory", memory,
+                 "ordinary, or buffer: what Allrail allocates and keeps registered")
+      ->check(CLI::IsMember({"ordinary", "buffer"}))
+      ->capture_default_str();
   app.add_option("--mode", mode, "isolated: a barrier before each call; streaming: back to back")
       ->check(CLI::IsMember({"isolated", "streaming"}))
       ->capture_default_str();
@@ -96,6 +101,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
     return code;
   }
   options.mode = mode == "isolated" ? Mode::Isolated : Mode::Streaming;
+  options.buffers = memory == "buffer";
   options.check = !no_check;
   return -1;
 }

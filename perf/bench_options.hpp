@@ -18,6 +18,7 @@ struct BenchOptions {
   int ports = 0;
   int leaders = 0;
   bool in_place = false;
+  bool buffers = false;  // --memory buffer
   Mode mode = Mode::Isolated;
   bool check = true;
   bool list = false;

@@ -1,55 +1,26 @@
 #include "shm/segment.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <numa.h>
 #include <numaif.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 #include "shm/header.hpp"
+#include "shm/shared_file.hpp"
 #include "shm/wait.hpp"
 
 namespace allrail::shm {
 namespace {
 
-std::uint64_t free_bytes(int fd) noexcept {
-  struct statvfs status {};
-  if (::fstatvfs(fd, &status) != 0) return 0;
-  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
-}
-
-/// Where shm_open(3) keeps its files on Linux.
-constexpr const char* kSharedMemoryFolder = "/dev/shm";
-
-[[noreturn]] void fail_without_room(int fd, std::uint64_t wanted, int error_number) {
-  base::fail(Code::ResourceLimit,
-             "the node segment needs {} bytes of shared memory and /dev/shm has {} left ({}): "
-             "enlarge /dev/shm or lower ALLRAIL_NODE_MEMORY",
-             wanted, free_bytes(fd), base::errno_text(error_number));
-}
-
-std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes) {
-  const int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
-  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-  if (address == MAP_FAILED) {
-    base::fail(Code::ResourceLimit,
-               "mapping the {} bytes of the node segment failed: {}; lower ALLRAIL_NODE_MEMORY or "
-               "raise the limit on address space (ulimit -v)",
-               bytes, base::errno_text(errno));
-  }
-  return std::make_shared<base::Mapping>(address, bytes);
-}
+constexpr SharedFileKind kKind{"node segment", "lower ALLRAIL_NODE_MEMORY"};
 
 /// All ranks of the node read and write the slots, so their pages are spread over its memories.
 /// The policy belongs to the segment, hence it is set before the pages are reserved.
@@ -89,34 +60,6 @@ void initialize(std::byte* base, const SegmentLayout& layout) noexcept {
   header->magic.store(kSegmentMagic, std::memory_order_release);
 }
 
-/// Never replaces what is there.
-void give_name(int fd, const std::string& name) {
-  const std::string from = fmt::format("/proc/self/fd/{}", fd);
-  const std::string to = kSharedMemoryFolder + name;
-  if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    base::fail(Code::ResourceLimit, "naming the node segment {} failed: {}", to,
-               base::errno_text(errno));
-  }
-}
-
-void check_file(int fd, const std::string& name, const SegmentLayout& layout) {
-  struct stat status {};
-  base::check_minus_one(::fstat(fd, &status), "looking at the node segment");
-  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid() ||
-      (status.st_mode & 07777U) != 0600U) {
-    base::fail(Code::Bootstrap,
-               "the node segment {} belongs to user {} with mode {:o}, expected user {} with mode "
-               "600: it is not of this job, remove it and start again",
-               name, status.st_uid, status.st_mode & 07777U, ::geteuid());
-  }
-  if (static_cast<std::uint64_t>(status.st_size) != layout.total_bytes) {
-    base::fail(Code::Bootstrap,
-               "the node segment {} has {} bytes and this rank expects {}: the ranks of a node "
-               "must run with equal ALLRAIL settings",
-               name, status.st_size, layout.total_bytes);
-  }
-}
-
 void check_header(const SegmentHeader& header, const std::string& name,
                   const SegmentLayout& layout) {
   if (header.magic.load(std::memory_order_acquire) != kSegmentMagic) {
@@ -148,30 +91,13 @@ std::string NodeSegment::make_name(std::uint64_t random) {
 
 NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& layout) {
   remove_leftovers();
-  // Without a name until it is complete: a rank that is killed before leaves nothing behind.
-  const base::UniqueFd file(::open(kSharedMemoryFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!file) {
-    base::fail(Code::ResourceLimit,
-               "creating a file in {} failed: {}; it must be a tmpfs that "
-               "this user may write to",
-               kSharedMemoryFolder, base::errno_text(errno));
-  }
-  // The mode must not depend on the umask: attach() checks it.
-  base::check_minus_one(::fchmod(file.get(), 0600), "setting the mode of the node segment");
-  if (::ftruncate(file.get(), static_cast<off_t>(layout.total_bytes)) != 0) {
-    fail_without_room(file.get(), layout.total_bytes, errno);
-  }
+  const base::UniqueFd file = make_shared_file(layout.total_bytes, kKind);
   NodeSegment segment;
-  const auto mapping = map_shared(file.get(), layout.total_bytes);
+  const auto mapping = map_shared(file.get(), layout.total_bytes, kKind);
   spread_over_memories(*mapping, layout);
-  // Reserved here, so that no rank ever meets SIGBUS at a page that does not exist.
-  int error_number = EINTR;
-  while (error_number == EINTR) {
-    error_number = ::posix_fallocate(file.get(), 0, static_cast<off_t>(layout.total_bytes));
-  }
-  if (error_number != 0) fail_without_room(file.get(), layout.total_bytes, error_number);
+  reserve_pages(file.get(), 0, layout.total_bytes, kKind);
   initialize(mapping->data(), layout);
-  give_name(file.get(), name);
+  name_shared_file(file.get(), name, kKind);
   segment.name_ = name;
   segment.creator_pid_ = ::getpid();
   segment.adopt(mapping, layout);
@@ -179,15 +105,8 @@ NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& la
 }
 
 NodeSegment NodeSegment::attach(const std::string& name, const SegmentLayout& layout) {
-  const base::UniqueFd file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
-  if (!file) {
-    base::fail(Code::Bootstrap,
-               "opening the node segment {} failed: {}; ranks of one node must see the same "
-               "/dev/shm",
-               name, base::errno_text(errno));
-  }
-  check_file(file.get(), name, layout);
-  const auto mapping = map_shared(file.get(), layout.total_bytes);
+  const base::UniqueFd file = open_shared_file(name, layout.total_bytes, kKind);
+  const auto mapping = map_shared(file.get(), layout.total_bytes, kKind);
   check_header(*reinterpret_cast<SegmentHeader*>(mapping->data() + kHeaderOffset), name, layout);
   NodeSegment segment;
   segment.adopt(mapping, layout);
@@ -195,7 +114,7 @@ NodeSegment NodeSegment::attach(const std::string& name, const SegmentLayout& la
 }
 
 std::vector<NodeSegment> NodeSegment::in_memory(const SegmentLayout& layout) {
-  const auto mapping = map_shared(-1, layout.total_bytes);
+  const auto mapping = map_shared(-1, layout.total_bytes, kKind);
   initialize(mapping->data(), layout);
   std::vector<NodeSegment> views(static_cast<std::size_t>(layout.ranks));
   for (NodeSegment& view : views) view.adopt(mapping, layout);

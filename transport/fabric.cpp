@@ -135,8 +135,10 @@ RemoteWindow Fabric::register_window(std::span<std::byte> memory) {
   RemoteWindow window;
   window.bytes = memory.size();
   try {
-    for (RailState& state : state_->rails_)
+    for (RailState& state : state_->rails_) {
       window.keys.push_back(state.rail->register_window(memory));
+      ++state.counters.registrations;
+    }
   } catch (...) {
     unregister_window(window);
     throw;
@@ -152,7 +154,10 @@ void Fabric::unregister_window(const RemoteWindow& window) {
 void Fabric::register_source(std::span<const std::byte> memory) {
   std::size_t done = 0;
   try {
-    for (; done < state_->rails_.size(); ++done) state_->rails_[done].rail->register_source(memory);
+    for (; done < state_->rails_.size(); ++done) {
+      state_->rails_[done].rail->register_source(memory);
+      ++state_->rails_[done].counters.registrations;
+    }
   } catch (...) {
     for (std::size_t i = 0; i < done; ++i) state_->rails_[i].rail->unregister_source(memory);
     throw;

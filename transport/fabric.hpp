@@ -73,7 +73,8 @@ struct RailCounters {
   std::uint64_t fences = 0;      // times a link of this rail was fenced
   std::uint64_t duplicates = 0;  // chunks that arrived twice and were dropped
   std::uint64_t reconnects = 0;
-  std::uint64_t window_bytes = 0;  // the room last granted
+  std::uint64_t registrations = 0;  // of memory, beside the primary window
+  std::uint64_t window_bytes = 0;   // the room last granted
   double rate_bytes_per_second = 0;
 };
 

@@ -1,6 +1,7 @@
 // Allrail: collective communication at the verbs level, without MPI. Includes everything.
 #pragma once
 
+#include <allrail/buffer.hpp>
 #include <allrail/communicator.hpp>
 #include <allrail/error.hpp>
 #include <allrail/options.hpp>

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <allrail/buffer.hpp>
 #include <allrail/error.hpp>
 #include <allrail/options.hpp>
 #include <allrail/plan.hpp>
@@ -34,7 +35,8 @@ struct RailStatistics {
   std::uint64_t fences = 0;      ///< links of this rail that were taken out
   std::uint64_t duplicates = 0;  ///< chunks that arrived twice and were dropped
   std::uint64_t reconnects = 0;
-  std::uint64_t window_bytes = 0;  ///< bytes in flight allowed at the last look
+  std::uint64_t registrations = 0;  ///< times that memory of the user was registered
+  std::uint64_t window_bytes = 0;   ///< bytes in flight allowed at the last look
   double rate_bytes_per_second = 0;
 };
 
@@ -126,6 +128,18 @@ class ALLRAIL_API Communicator {
                                  sizeof(ElementOf<Send>), options);
   }
 
+  /// Memory for `count` elements of this rank, registered with every rail once for its life. Calls
+  /// and plans that receive into it (or into a part of it) do not register it, and blocks go
+  /// straight into it from smaller ones on. Collective; ranks may ask for different counts. Where a
+  /// rank may not lock so much memory (ulimit -l), the new Buffers of all ranks are treated as
+  /// ordinary memory, with one warning.
+  /// @throws Error{ResourceLimit} on every rank where one of them does not get its memory; then
+  /// nobody keeps anything, and the communicator can go on.
+  template <class T>
+  Buffer<T> allocate(std::size_t count) {
+    return Buffer<T>(allocate_bytes(count, sizeof(T)), count);
+  }
+
   /// Counters per rail of this process; empty where the job has one node. Local.
   std::vector<RailStatistics> rail_statistics();
 
@@ -168,6 +182,8 @@ class ALLRAIL_API Communicator {
                              std::span<const std::size_t> counts,
                              std::span<const std::size_t> displacements, std::size_t element_bytes,
                              const CallOptions& options);
+
+  BufferMemory allocate_bytes(std::size_t count, std::size_t element_bytes);
 
   explicit Communicator(std::unique_ptr<World> world);
   std::unique_ptr<World> world_;

@@ -24,7 +24,8 @@ struct UserPlan;
 /// Where a call of this size goes straight between user buffers, the first start registers them
 /// with the rails, and they stay registered until the plan is destroyed: they may not be freed or
 /// unmapped before. (Where locked memory is limited, a plan that does not run may be registered
-/// anew at its next start.)
+/// anew at its next start.) What lies in a Buffer is registered already. A Buffer must outlive its
+/// plans; see there what happens if it does not.
 class ALLRAIL_API Plan {
  public:
   Plan(Plan&&) noexcept;
@@ -37,8 +38,8 @@ class ALLRAIL_API Plan {
   /// Starts the call; never waits for another rank. The timeout of its CallOptions counts from
   /// here. Collective.
   /// @throws Error{InvalidArgument} if it runs, which ends the communicator as any wrong call does,
-  /// or if it was moved from or its communicator was destroyed; Error{Aborted} and what
-  /// Communicator::allgather() throws.
+  /// or if a Buffer of it was destroyed, which does the same; if it was moved from or its
+  /// communicator was destroyed; Error{Aborted} and what Communicator::allgather() throws.
   void start();
   /// Makes progress without waiting, and says whether the call has ended. True until the next
   /// start. A program that only tests should test often. Local.

@@ -22,7 +22,7 @@ std::vector<Bytes> seeds() {
     for (std::uint64_t i = 0; i < keys; ++i) window.keys.push_back({i << 12, i + 1});
     Bytes token(coll::kTokenBytes);
     std::memcpy(token.data(), &header, sizeof header);
-    coll::write_token(window, std::span(token).last<kTokenBodyBytes>());
+    coll::write_token(window, keys * 4096, std::span(token).last<kTokenBodyBytes>());
     all.push_back(token);
   }
   return all;
@@ -41,17 +41,24 @@ void fuzz_one(std::span<const std::byte> input) {
   require(coll::operation_name(header.description.operation) != nullptr,
           "whatever the operation, it can be named in an error");
   const auto body = std::span<const std::byte>(token).last<kTokenBodyBytes>();
-  transport::RemoteWindow window;
-  window.bytes = 99;
-  if (!coll::read_token(body, window)) {
-    require(window.bytes == 99 && window.keys.empty(), "a bad token changes nothing");
+  coll::ReadyToken read;
+  read.window.bytes = 99;
+  read.offset = 98;
+  const transport::RemoteWindow& window = read.window;
+  if (!coll::read_token(body, read)) {
+    require(window.bytes == 99 && read.offset == 98 && window.keys.empty(),
+            "a bad token changes nothing");
     return;
   }
+  require(read.offset <= window.bytes, "the receive buffer begins inside the window");
+  require(!coll::holds(read, window.bytes - read.offset, 1) && coll::holds(read, 0, 0) &&
+              !coll::holds(read, UINT64_MAX, 2) && !coll::holds(read, 2, UINT64_MAX),
+          "nothing is put beyond the end of the window");
   require(!window.keys.empty() && window.keys.size() <= transport::kMaxRails,
           "there is a key per rail, and no more rails than there can be");
   std::array<std::byte, kTokenBodyBytes> again{};
-  coll::write_token(window, again);
-  const std::size_t used = 16 + window.keys.size() * sizeof(transport::RemoteKey);
+  coll::write_token(window, read.offset, again);
+  const std::size_t used = 24 + window.keys.size() * sizeof(transport::RemoteKey);
   require(equal(std::span(again).first(used), body.first(used)),
           "a token re-encodes to the same bytes");
 }

@@ -105,6 +105,13 @@ const Table& local_cases() {
   return kTable;
 }
 
+/// All ranks have a Buffer, and not all of them receive into it.
+void receive_into_a_buffer_or_not(Case& c, std::size_t bytes) {
+  c.send.resize(bytes), c.receive.resize(bytes * c.ranks);
+  auto buffer = c.communicator.allocate<unsigned char>(c.receive.size());
+  c.odd ? c.communicator.allgather(c.send, buffer) : c.right();
+}
+
 /// What only shows between ranks: each of the calls is right by itself.
 const Table& mismatches() {
   static const Table kTable = {
@@ -134,6 +141,13 @@ const Table& mismatches() {
       {"smp-and-flat", [](Case& c) { c.with(by(c.odd ? "smp-ring" : "direct")); }},
       {"ports", [](Case& c) { c.with(by("ring", c.odd ? 2 : 1)); }},
       {"leaders", [](Case& c) { c.with(by("smp-ring", 1, c.odd ? 2 : 1)); }},
+      {"memory", [](Case& c) { receive_into_a_buffer_or_not(c, kBytes); }},
+      {"memory-of-large-blocks", [](Case& c) { receive_into_a_buffer_or_not(c, 3'000'000); }},
+      {"allocate",
+       [](Case& c) {
+         if (c.odd) c.communicator.allocate<unsigned char>(kBytes);
+         c.right();
+       }},
       {"barrier", [](Case& c) { c.odd ? c.communicator.barrier() : c.right(); }},
       {"barriers-of-others", [](Case& c) { c.odd ? c.right() : c.communicator.barrier(); }},
       {"order",

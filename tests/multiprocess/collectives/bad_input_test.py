@@ -1,11 +1,20 @@
 """Wrong calls, wrong settings and missing resources: each a clear Error on every rank, soon."""
 
 import os
-import shutil
-import subprocess
 import sys
 
-from support import PROBE, RUN, Skip, check_clean, environment, expect, job, main, reports
+from support import (
+    PROBE,
+    RUN,
+    Skip,
+    check_clean,
+    environment,
+    expect,
+    in_namespaces,
+    job,
+    main,
+    reports,
+)
 from harness import run
 
 SOON_S = 3.0  # the promise is one second on idle processors
@@ -201,16 +210,6 @@ def test_rails_differ():
     script = 'if [ "$PMIX_RANK" = 1 ]; then export ALLRAIL_RAILS=127.0.0.1; fi; exec "$@"'
     result = job(3, "3", "loop", "bytes=100000", "seconds=1", wrapper=("sh", "-c", script, "sh"))
     expect(result.code == 0, "one rail here, two there", result)
-
-
-def in_namespaces(script, *flags):
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        raise Skip("only root can make namespaces here")
-    prefix = ["unshare", *flags, "sh", "-c", script + ' && exec "$@"', "sh"]
-    probe = subprocess.run([*prefix, "true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if probe.returncode != 0:
-        raise Skip("cannot prepare it here: " + probe.stdout.decode().strip())
-    return prefix
 
 
 def test_rail_down():

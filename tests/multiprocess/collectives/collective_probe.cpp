@@ -22,6 +22,9 @@ int run(const probe::Arguments& arguments) {
   if (mode == "plan-helper") return probe::run_plan_helper(arguments);
   if (mode == "plan-misuse") return probe::run_plan_misuse(arguments);
   if (mode == "two-threads") return probe::run_two_threads(arguments);
+  if (mode == "buffers") return probe::run_buffers(arguments);
+  if (mode == "remap") return probe::run_remap(arguments);
+  if (mode == "too-large") return probe::run_too_large(arguments);
   std::cerr << "collective-probe: no mode '" << mode << "'\n";
   return 2;
 }

@@ -99,5 +99,8 @@ int run_plans(const Arguments& arguments);
 int run_plan_loop(const Arguments& arguments);
 int run_plan_helper(const Arguments& arguments);
 int run_plan_misuse(const Arguments& arguments);
+int run_buffers(const Arguments& arguments);
+int run_remap(const Arguments& arguments);
+int run_too_large(const Arguments& arguments);
 
 }  // namespace probe

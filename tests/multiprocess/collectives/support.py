@@ -101,6 +101,16 @@ def start_job(ranks, nodes, *words, prefix=(), env=None, **others):
     return start([*prefix, *command(ranks, nodes, *words, **others)], env=environment(**variables))
 
 
+def in_namespaces(script, *flags):
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        raise Skip("only root can make namespaces here")
+    prefix = ["unshare", *flags, "sh", "-c", script + ' && exec "$@"', "sh"]
+    probe = subprocess.run([*prefix, "true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if probe.returncode != 0:
+        raise Skip("cannot prepare it here: " + probe.stdout.decode().strip())
+    return prefix
+
+
 def print_stacks():
     """Of a hang: where every rank waits."""
     gdb = shutil.which("gdb")

@@ -69,6 +69,40 @@ TEST(Execution, AReadyTokenWithAnotherStampIsRefusedBeforeAByteIsPut) {
   }
 }
 
+TEST(Execution, PeersPutIntoTheMiddleOfABufferThatNoCallRegisters) {
+  for (const auto& algorithm : allgather::algorithms()) {
+    if (!algorithm.zero_copy) continue;
+    SmallJob job(4);
+    job.receive_into_buffers(4097);
+    job.plan(std::string(algorithm.name), 5000, 1);
+    for (int call = 0; call < 3; ++call) {
+      const std::uint64_t before = job.registrations(1);
+      for (int rank = 0; rank < 4; ++rank) job.start(rank, kStamp);
+      // What is sent is ordinary memory here.
+      EXPECT_LE(job.registrations(1), before + 1) << algorithm.name;
+      job.run();
+      for (int rank = 0; rank < 4; ++rank) {
+        ASSERT_TRUE(job.done(rank)) << algorithm.name;
+        for (int from = 0; from < 4; ++from) EXPECT_EQ(job.block(rank, from), job.sent_by(from));
+        job.finish(rank);
+      }
+    }
+  }
+}
+
+TEST(Execution, AWindowThatIsTooSmallForTheCallIsRefusedBeforeAByteIsPut) {
+  SmallJob job(2);
+  job.receive_into_buffers(100, 1);
+  job.plan("direct", 5000, 1);
+  for (int rank = 0; rank < 2; ++rank) job.start(rank, kStamp);
+  job.run();
+  // Rank 0 may put its block, which lies in the window; rank 1 finds that its own does not.
+  EXPECT_FALSE(job.done(0));
+  ASSERT_NE(job.mismatch(1), nullptr);
+  EXPECT_EQ(job.mismatch(1)->peer, 0);
+  for (const std::byte byte : job.block(0, 1)) ASSERT_EQ(byte, SmallJob::kUntouched);
+}
+
 TEST(Execution, AnotherStampIsRefusedWhereverItIsInTheJob) {
   for (const std::string& algorithm : algorithm_names()) {
     for (int odd = 0; odd < 5; ++odd) {

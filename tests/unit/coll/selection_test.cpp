@@ -51,5 +51,15 @@ TEST(Selection, GoesStraightBetweenUserBuffersWhereOneRankHasTheNode) {
   EXPECT_EQ(select(kZeroCopyThresholdBytes, 4, 2).algorithm, "smp-ring");
 }
 
+TEST(Selection, GoesStraightIntoBuffersFromSmallerBlocksOn) {
+  SelectionFacts facts;
+  facts.nodes = facts.ranks = 4;
+  facts.zero_copy_threshold_bytes = kBufferThresholdBytes;
+  facts.bytes_per_rank = kBufferThresholdBytes;
+  EXPECT_EQ(select_allgather(facts).algorithm, "ring");
+  facts.bytes_per_rank = kBufferThresholdBytes - 1;
+  EXPECT_EQ(select_allgather(facts).algorithm, "smp-ring");
+}
+
 }  // namespace
 }  // namespace allrail::coll

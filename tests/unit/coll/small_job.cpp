@@ -1,5 +1,6 @@
 #include "tests/unit/coll/small_job.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace allrail::coll::testing {
@@ -64,10 +65,17 @@ void SmallJob::plan(const std::string& algorithm, std::uint64_t bytes,
     request.bytes.push_back(bytes);
     request.receive_offsets.push_back(static_cast<std::uint64_t>(rank) * bytes);
   }
-  const PlanLimits limits{geometry().large_slot_bytes, zero_copy_threshold};
+  if (in_buffers_) request.memory = MemoryKind::Buffer;
+  PlanLimits limits{geometry().large_slot_bytes, zero_copy_threshold};
+  limits.buffer_threshold_bytes = zero_copy_threshold;
   for (int rank = 0; rank < size(); ++rank) {
     Rank& one = at(rank);
     one.plan = std::make_unique<CallPlan>(request, one.roster, limits);
+    one.receive.assign(offset_ + bytes_ * static_cast<std::uint64_t>(size()), kUntouched);
+    if (in_buffers_) {
+      one.window =
+          one.fabric->register_window(std::span(one.receive).first(one.receive.size() - missing_));
+    }
     for (const int peer : one.plan->peers()) {
       one.counts->meet(peer);
       one.fabric->connect(peer,
@@ -76,21 +84,35 @@ void SmallJob::plan(const std::string& algorithm, std::uint64_t bytes,
   }
 }
 
+void SmallJob::receive_into_buffers(std::uint64_t offset, std::uint64_t missing) {
+  in_buffers_ = true;
+  offset_ = offset;
+  missing_ = missing;
+}
+
+std::uint64_t SmallJob::registrations(int rank) const {
+  return at(rank).fabric->counters().front().registrations;
+}
+
 void SmallJob::start(int rank, std::uint64_t stamp) {
   Rank& one = at(rank);
   one.send = sent_by(rank);
-  one.receive.assign(bytes_ * static_cast<std::uint64_t>(size()), kUntouched);
+  std::ranges::fill(one.receive, kUntouched);
   Call call;
   call.schedule = &one.plan->first();
-  call.buffers = {one.send.data(), one.receive.data(), one.receive.size()};
+  call.buffers.send = one.send.data();
+  call.buffers.receive = one.receive.data() + offset_;
+  call.buffers.receive_bytes = one.receive.size() - offset_;
   call.number = ++one.calls;
   call.stamp = stamp;
   call.description = one.plan->description();
   call.slot = one.slots->take(one.plan->slot_bytes(), call.number);
   if (one.plan->zero_copy()) {
-    const Buffers memory{one.send.data(), one.receive.data(), one.receive.size(), one.send.size()};
+    Buffers memory{one.send.data(), one.receive.data(), one.receive.size(), one.send.size()};
+    if (in_buffers_) memory.window = &one.window;
     one.registration.make(*one.fabric, one.budget, memory);
-    call.window = &one.registration.window();
+    call.window = in_buffers_ ? &one.window : &one.registration.window();
+    call.window_offset = in_buffers_ ? offset_ : 0;
   }
   one.execution->start(std::move(call));
   one.started = true;
@@ -133,8 +155,8 @@ void SmallJob::finish(int rank) {
 }
 
 std::vector<std::byte> SmallJob::block(int rank, int from) const {
-  const auto begin = at(rank).receive.begin() +
-                     static_cast<std::ptrdiff_t>(static_cast<std::uint64_t>(from) * bytes_);
+  const std::uint64_t place = offset_ + static_cast<std::uint64_t>(from) * bytes_;
+  const auto begin = at(rank).receive.begin() + static_cast<std::ptrdiff_t>(place);
   return {begin, begin + static_cast<std::ptrdiff_t>(bytes_)};
 }
 

@@ -22,6 +22,10 @@ class SmallJob {
   /// Makes the plan of an allgather of equal blocks on every rank, and the links for it.
   void plan(const std::string& algorithm, std::uint64_t bytes,
             std::uint64_t zero_copy_threshold = UINT64_MAX);
+  /// Before plan(): all ranks receive into memory that stays registered, from `offset` bytes on.
+  /// `missing` bytes at the end of the result are not in the window.
+  void receive_into_buffers(std::uint64_t offset, std::uint64_t missing = 0);
+  std::uint64_t registrations(int rank) const;
   /// Starts a call of that plan on one rank; `stamp` tells it from others.
   void start(int rank, std::uint64_t stamp);
   /// Lets all ranks go on until nothing more can happen, or for ten seconds of virtual time.
@@ -55,6 +59,7 @@ class SmallJob {
     std::vector<std::byte> send, receive;
     RegistrationBudget budget{UINT64_MAX};
     Registration registration;
+    transport::RemoteWindow window;
     std::uint64_t calls = 0;
     bool started = false;
     bool done = false;
@@ -65,6 +70,9 @@ class SmallJob {
   std::vector<shm::SegmentLayout> layouts_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::uint64_t bytes_ = 0;
+  bool in_buffers_ = false;
+  std::uint64_t offset_ = 0;  // of the result in the receive buffer
+  std::uint64_t missing_ = 0;
 };
 
 }  // namespace allrail::coll::testing

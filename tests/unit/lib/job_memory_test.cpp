@@ -50,7 +50,12 @@ TEST(JobMemory, FollowsTheLeastThatARankMayLock) {
   EXPECT_EQ(memory.node_bytes, 2 * kMebi);
   EXPECT_EQ(memory.user_bytes, 1 * kMebi);
   // Everything that may be registered at once fits, and something is left for the links.
-  EXPECT_LT(2 * (memory.node_bytes + memory.user_bytes), 8 * kMebi);
+  EXPECT_EQ(memory.buffer_bytes, kMebi / 2);
+  EXPECT_LT(2 * (memory.node_bytes + memory.user_bytes + memory.buffer_bytes), 8 * kMebi);
+  const std::string of_buffers = buffer_warning(memory, 2, 10 * kMebi);
+  for (const char* part : {"rank 2", "10M", "8M", "ulimit -l", "160M"}) {
+    EXPECT_NE(of_buffers.find(part), std::string::npos) << part << " in: " << of_buffers;
+  }
   const std::string text = segment_warning(memory, 64 * kMebi);
   for (const char* part : {"rank 2", "8M", "ulimit -l", "2M", "64M", "256M"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;

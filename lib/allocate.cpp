@@ -1,0 +1,196 @@
+// Memory that Allrail gives to its ranks: one file in /dev/shm per node and allocation, with a part
+// for each rank. All ranks learn together whether all of them have theirs.
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "lib/base/error.hpp"
+#include "lib/base/log.hpp"
+#include "lib/world.hpp"
+
+namespace allrail {
+namespace {
+
+/// What a rank tells all others while memory is made.
+enum class Verdict : std::uint64_t { Done = 0, NotRegistered = 1, Failed = 2 };
+struct Record {
+  std::uint64_t bytes = 0;  // wanted
+  std::uint64_t random = 0;
+  Verdict verdict = Verdict::Done;
+};
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+  return (bytes + shm::kPageBytes - 1) / shm::kPageBytes * shm::kPageBytes;
+}
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return static_cast<std::uint64_t>(device()) << 32 | device();
+}
+
+/// The first rank that came to the worst verdict.
+std::size_t worst(const std::vector<Record>& records) {
+  const auto found = std::ranges::max_element(records, {}, &Record::verdict);
+  return static_cast<std::size_t>(found - records.begin());
+}
+
+}  // namespace
+
+/// The memory of one allocation while it is made; gone again where it is not finished.
+class World::Allocation {
+ public:
+  Allocation(World& world, std::uint64_t bytes) : world_(world) {
+    mine_.bytes = bytes;
+    mine_.random = random_number();
+  }
+
+  ~Allocation() { unregister(); }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+
+  BufferTable::Entry make() {
+    const std::vector<Record> wanted = exchange();
+    lay_out(wanted);
+    if (total_ > 0 && world_.team_.local_rank == 0) {
+      attempt([this] { entry_.memory = shm::SharedMemory::create(name_, total_); });
+    }
+    // Others can attach only to what is there; where nobody does, this round is left out.
+    if (world_.roster_.largest_node() > 1) agree();
+    if (mine_.verdict == Verdict::Done && total_ > 0) attempt([this] { take(); });
+    const std::vector<Record> found = agree();
+    entry_.memory.unlink();
+    if (found[worst(found)].verdict == Verdict::NotRegistered) give_up_registration(found);
+    BufferTable::Entry made = std::move(entry_);
+    entry_ = {};
+    return made;
+  }
+
+ private:
+  std::vector<Record> exchange() {
+    std::vector<Record> all(static_cast<std::size_t>(world_.roster_.ranks()));
+    world_.exchange(std::as_bytes(std::span(&mine_, 1)), std::as_writable_bytes(std::span(all)));
+    return all;
+  }
+
+  /// Where the parts of this node lie, in order of its ranks.
+  void lay_out(const std::vector<Record>& wanted) {
+    const std::span<const int> ranks = world_.roster_.local_ranks();
+    for (std::size_t local = 0; local < ranks.size(); ++local) {
+      const std::uint64_t bytes = wanted[static_cast<std::size_t>(ranks[local])].bytes;
+      // As much as that is nowhere; the sum of all parts may not overflow.
+      constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() / 2;
+      if (bytes > kMost / shm::kMaxNodeRanks) too_large_ = true;
+      if (static_cast<int>(local) == world_.team_.local_rank) offset_ = total_;
+      if (!too_large_) total_ += whole_pages(bytes);
+    }
+    if (ranks.size() > 1) {
+      name_ = shm::NodeSegment::make_name(wanted[static_cast<std::size_t>(ranks[0])].random);
+    }
+    if (too_large_) {
+      total_ = 0;
+      fail(fmt::format("the memory of a Buffer needs more bytes than there can be ({})",
+                       mine_.bytes));
+    }
+  }
+
+  template <class Action>
+  void attempt(const Action& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      fail(error.what());
+    }
+  }
+
+  void fail(const std::string& text) {
+    mine_.verdict = Verdict::Failed;
+    failure_ = text;
+  }
+
+  void take() {
+    if (world_.team_.local_rank != 0) entry_.memory = shm::SharedMemory::attach(name_, total_);
+    entry_.memory.take(offset_, mine_.bytes);
+    entry_.mine = entry_.memory.bytes().subspan(offset_, mine_.bytes);
+    if (mine_.bytes == 0) return;
+    entry_.registered = true;
+    if (world_.fabric_ == nullptr) return;
+    const std::uint64_t kept = world_.buffers_->registered_bytes() + mine_.bytes;
+    if (kept > world_.memory_.buffer_bytes) return refuse();
+    try {
+      entry_.window = world_.fabric_->register_window(entry_.mine);
+    } catch (const Error& error) {
+      if (error.code() != Code::ResourceLimit) throw;
+      base::log_info("{}", error.what());
+      refuse();
+    }
+  }
+
+  void refuse() {
+    entry_.registered = false;
+    mine_.verdict = Verdict::NotRegistered;
+  }
+
+  /// All ranks go on, or none does.
+  std::vector<Record> agree() {
+    std::vector<Record> found = exchange();
+    const std::size_t rank = worst(found);
+    if (found[rank].verdict != Verdict::Failed) return found;
+    unregister();
+    entry_ = {};
+    if (!failure_.empty()) throw Error(Code::ResourceLimit, failure_, world_.team_.rank);
+    base::fail_with_peer(Code::ResourceLimit, static_cast<int>(rank),
+                         "rank {} did not get the memory of a Buffer of {} bytes, so no rank keeps "
+                         "its own; see what rank {} says of it",
+                         rank, found[rank].bytes, rank);
+  }
+
+  void unregister() {
+    if (entry_.registered && world_.fabric_) world_.fabric_->unregister_window(entry_.window);
+    entry_.registered = false;
+  }
+
+  void give_up_registration(const std::vector<Record>& found) {
+    const std::size_t rank = worst(found);
+    if (static_cast<int>(rank) == world_.team_.rank && !world_.warned_of_buffers_) {
+      world_.warned_of_buffers_ = true;
+      base::log_warning("{}", buffer_warning(world_.memory_, world_.team_.rank,
+                                             world_.buffers_->registered_bytes() + mine_.bytes));
+    }
+    unregister();
+  }
+
+  World& world_;
+  Record mine_;
+  std::string name_;
+  std::string failure_;
+  std::uint64_t total_ = 0;   // of all ranks of this node
+  std::uint64_t offset_ = 0;  // of my part
+  bool too_large_ = false;
+  BufferTable::Entry entry_;
+};
+
+BufferMemory World::allocate(std::size_t count, std::size_t element_bytes) {
+  const EntryGuard guard(gate_);
+  engine_->throw_if_dead();
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
+    bytes = std::numeric_limits<std::uint64_t>::max();
+  }
+  BufferTable::Entry entry = Allocation(*this, bytes).make();
+  if (entry.mine.empty()) return {};
+  std::byte* const data = entry.mine.data();
+  buffers_->add(std::move(entry));
+  return BufferMemory(buffers_, data);
+}
+
+void World::exchange(std::span<const std::byte> send, std::span<std::byte> receive) {
+  static const std::string no_name;
+  PlanKey key;
+  key.operation = coll::Operation::Allocate;
+  key.bytes = send.size();
+  key.algorithm = &no_name;
+  run(plan_for(key, {}), {send.data(), receive.data(), receive.size()}, {});
+}
+
+}  // namespace allrail

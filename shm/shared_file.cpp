@@ -1,0 +1,119 @@
+#include "shm/shared_file.hpp"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "lib/base/error.hpp"
+
+namespace allrail::shm {
+namespace {
+
+/// Where shm_open(3) keeps its files on Linux.
+constexpr const char* kSharedMemoryFolder = "/dev/shm";
+
+std::uint64_t free_bytes(int fd) noexcept {
+  struct statvfs status {};
+  if (::fstatvfs(fd, &status) != 0) return 0;
+  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+/// The kernel takes pages one by one until it finds out, and gives them back then.
+bool cannot_have_room(int fd, std::uint64_t wanted) noexcept {
+  struct statvfs status {};
+  return ::fstatvfs(fd, &status) == 0 && status.f_blocks > 0 &&
+         wanted / status.f_frsize > status.f_bavail;
+}
+
+[[noreturn]] void fail_without_room(int fd, std::uint64_t wanted, int error_number,
+                                    const SharedFileKind& kind) {
+  base::fail(Code::ResourceLimit,
+             "the {} needs {} bytes of shared memory and /dev/shm has {} left ({}): enlarge "
+             "/dev/shm or {}",
+             kind.name, wanted, free_bytes(fd), base::errno_text(error_number), kind.advice);
+}
+
+}  // namespace
+
+base::UniqueFd make_shared_file(std::uint64_t bytes, const SharedFileKind& kind) {
+  // Without a name until it is complete: a rank that is killed before leaves nothing behind.
+  base::UniqueFd file(::open(kSharedMemoryFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file) {
+    base::fail(Code::ResourceLimit,
+               "creating a file in {} failed: {}; it must be a tmpfs that "
+               "this user may write to",
+               kSharedMemoryFolder, base::errno_text(errno));
+  }
+  // The mode must not depend on the umask: others check it.
+  if (::fchmod(file.get(), 0600) != 0) {
+    base::fail(Code::ResourceLimit, "setting the mode of the {} failed: {}", kind.name,
+               base::errno_text(errno));
+  }
+  if (bytes > INT64_MAX) fail_without_room(file.get(), bytes, EFBIG, kind);
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
+    fail_without_room(file.get(), bytes, errno, kind);
+  }
+  return file;
+}
+
+void reserve_pages(int fd, std::uint64_t offset, std::uint64_t bytes, const SharedFileKind& kind) {
+  if (cannot_have_room(fd, bytes)) fail_without_room(fd, bytes, ENOSPC, kind);
+  int error_number = EINTR;
+  while (error_number == EINTR) {
+    error_number = ::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  }
+  if (error_number != 0) fail_without_room(fd, bytes, error_number, kind);
+}
+
+void name_shared_file(int fd, const std::string& name, const SharedFileKind& kind) {
+  const std::string from = fmt::format("/proc/self/fd/{}", fd);
+  const std::string to = kSharedMemoryFolder + name;
+  if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    base::fail(Code::ResourceLimit, "naming the {} {} failed: {}", kind.name, to,
+               base::errno_text(errno));
+  }
+}
+
+base::UniqueFd open_shared_file(const std::string& name, std::uint64_t bytes,
+                                const SharedFileKind& kind) {
+  base::UniqueFd file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  if (!file) {
+    base::fail(Code::Bootstrap,
+               "opening the {} {} failed: {}; ranks of one node must see the same /dev/shm",
+               kind.name, name, base::errno_text(errno));
+  }
+  struct stat status {};
+  base::check_minus_one(::fstat(file.get(), &status), "looking at a file in /dev/shm");
+  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid() ||
+      (status.st_mode & 07777U) != 0600U) {
+    base::fail(Code::Bootstrap,
+               "the {} {} belongs to user {} with mode {:o}, expected user {} with mode 600: it is "
+               "not of this job, remove it and start again",
+               kind.name, name, status.st_uid, status.st_mode & 07777U, ::geteuid());
+  }
+  if (static_cast<std::uint64_t>(status.st_size) != bytes) {
+    base::fail(Code::Bootstrap,
+               "the {} {} has {} bytes and this rank expects {}: the ranks of a node must run with "
+               "equal ALLRAIL settings",
+               kind.name, name, status.st_size, bytes);
+  }
+  return file;
+}
+
+std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes, const SharedFileKind& kind) {
+  const int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (address == MAP_FAILED) {
+    base::fail(Code::ResourceLimit,
+               "mapping the {} bytes of the {} failed: {}; {} or raise the limit on address space "
+               "(ulimit -v)",
+               bytes, kind.name, base::errno_text(errno), kind.advice);
+  }
+  return std::make_shared<base::Mapping>(address, bytes);
+}
+
+}  // namespace allrail::shm

@@ -1,0 +1,32 @@
+// Files in /dev/shm that the ranks of a node share: never seen half made, never replaced. Internal
+// to shm/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lib/base/handle.hpp"
+
+namespace allrail::shm {
+
+/// How messages name such a file, and what they advise where there is no room for it.
+struct SharedFileKind {
+  const char* name;    // "node segment"
+  const char* advice;  // half a sentence, after "enlarge /dev/shm or "
+};
+
+/// A file of that size, mode 0600, that has neither a name nor pages yet. All functions here throw
+/// Error{ResourceLimit} where the system refuses, unless they say otherwise.
+base::UniqueFd make_shared_file(std::uint64_t bytes, const SharedFileKind& kind);
+/// Reserves these pages, so that no rank ever meets SIGBUS at one that does not exist.
+void reserve_pages(int fd, std::uint64_t offset, std::uint64_t bytes, const SharedFileKind& kind);
+/// Gives it its name in /dev/shm. Never replaces what is there.
+void name_shared_file(int fd, const std::string& name, const SharedFileKind& kind);
+/// Opens one of this user with that size. Throws Error{Bootstrap} if it is not.
+base::UniqueFd open_shared_file(const std::string& name, std::uint64_t bytes,
+                                const SharedFileKind& kind);
+/// `fd` -1: memory without a file.
+std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes, const SharedFileKind& kind);
+
+}  // namespace allrail::shm

@@ -1,0 +1,88 @@
+"""Memory that Allrail gives, and memory of the user that is unmapped between two calls."""
+
+import sys
+
+from support import expect, in_namespaces, job, main, reports
+
+
+def check_done(what, ranks, nodes, *words, **others):
+    result = job(ranks, nodes, *words, **others)
+    line = " %s done" % words[0]
+    expect(
+        result.code == 0 and result.out.count(line) == ranks,
+        "%s: %d ranks on nodes %s" % (what, ranks, nodes),
+        result,
+    )
+
+
+def test_buffers_one_rank_per_node():
+    for ranks in (2, 3, 5):
+        check_done("Buffers", ranks, str(ranks), "buffers")
+
+
+def test_buffers_shared_nodes():
+    """Ranks of one node have their parts of one file, whose name is gone as soon as all have it."""
+    for ranks, nodes in ((1, None), (3, None), (6, "3+1+2"), (4, "cyclic:2")):
+        check_done("Buffers", ranks, nodes, "buffers")
+
+
+def test_buffers_in_slices():
+    """Little node memory: what is not zero-copy goes in slices."""
+    env = {"ALLRAIL_NODE_MEMORY": "1M"}
+    check_done("slices", 4, "4", "buffers", env=env)
+    check_done("slices", 4, "2", "buffers", env=env)
+
+
+def test_remap():
+    """A cache of registrations by address would be wrong here, without a word."""
+    for ranks in (2, 4):
+        check_done("munmap and mmap", ranks, str(ranks), "remap")
+    check_done("blocks that are copied", 3, "3", "remap", "bytes=70001", "zero-copy=0")
+    check_done("one node", 3, None, "remap", "bytes=300001", "zero-copy=0")
+
+
+def check_too_large(ranks, nodes, odd, size, prefix=()):
+    what = "%d ranks on nodes %s, rank %d asks for %d bytes" % (ranks, nodes, odd, size)
+    result = job(ranks, nodes, "too-large", "rank=%d" % odd, "bytes=%d" % size, prefix=prefix)
+    expect(result.code == 0 and result.out.count(" goes on") == ranks, what, result)
+    for rank, one in reports(result, ranks).items():
+        expect(one.code == "resource-limit", "rank %d: %r; %s" % (rank, one, what), result)
+        expect(odd < 0 or one.peer == odd, "rank %d: %r; %s" % (rank, one, what), result)
+        greedy = odd < 0 or rank == odd
+        words = ("/dev/shm", "allocate less") if greedy else ("rank %d" % odd, "no rank keeps")
+        # Whoever makes the file says so first, for all ranks of its node.
+        expect(
+            all(word in one.text for word in words) or "did not get" in one.text,
+            "rank %d: %r; %s" % (rank, one, what),
+            result,
+        )
+
+
+def test_too_large():
+    """More than /dev/shm holds: an Error on all ranks, nothing is left, and calls go on."""
+    prefix = in_namespaces("mount -t tmpfs -o size=64m none /dev/shm", "--mount")
+    for ranks, nodes in ((1, None), (3, "3"), (4, "2"), (3, None)):
+        check_too_large(ranks, nodes, -1, 80 << 20, prefix)
+        check_too_large(ranks, nodes, ranks - 1, 80 << 20, prefix)
+
+
+def test_too_large_together():
+    """Each part would fit, all of them do not: some rank is told so by its file system."""
+    prefix = in_namespaces("mount -t tmpfs -o size=64m none /dev/shm", "--mount")
+    what = "four times 24 MiB of 64"
+    result = job(4, "2", "too-large", "rank=-1", "bytes=%d" % (24 << 20), prefix=prefix)
+    expect(result.code == 0 and result.out.count(" goes on") == 4, what, result)
+    codes = {one.code for one in reports(result, 4).values()}
+    expect(codes == {"resource-limit"}, what, result)
+
+
+def test_more_bytes_than_there_can_be():
+    for ranks, nodes in ((2, "2"), (2, None)):
+        result = job(ranks, nodes, "too-large", "rank=1", "bytes=%d" % (2**63 - 8))
+        expect(result.code == 0 and result.out.count(" goes on") == ranks, "2^63", result)
+        codes = {one.code for one in reports(result, ranks).values()}
+        expect(codes == {"resource-limit"}, "2^63", result)
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

@@ -1,0 +1,107 @@
+// What memory of a call is a Buffer's, and what is left when either end is gone.
+#include "lib/buffer_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include "transport/fake/fake_network.hpp"
+
+namespace allrail {
+namespace {
+
+constexpr std::uint64_t kBytes = 10'000;
+
+BufferTable::Entry make_entry(transport::Fabric& fabric, bool registered = true) {
+  BufferTable::Entry entry;
+  entry.memory = shm::SharedMemory::create("", kBytes + 5000);
+  entry.memory.take(0, kBytes + 5000);
+  entry.mine = entry.memory.bytes().first(kBytes);
+  entry.registered = registered;
+  if (registered) entry.window = fabric.register_window(entry.mine);
+  return entry;
+}
+
+class BufferTableTest : public testing::Test {
+ protected:
+  BufferTableTest() {
+    std::vector<std::unique_ptr<transport::Rail>> rails;
+    rails.push_back(network_.make_rail(0, 0));
+    fabric_ = std::make_unique<transport::Fabric>(0, 1, std::move(rails));
+    table_ = std::make_unique<BufferTable>(gate_, fabric_.get(),
+                                           [this](const BufferTable::Entry&) { ++let_go_; });
+  }
+  /// Adds one; its first byte.
+  std::byte* add(bool registered = true) {
+    BufferTable::Entry entry = make_entry(*fabric_, registered);
+    std::byte* const begin = entry.mine.data();
+    table_->add(std::move(entry));
+    return begin;
+  }
+
+  transport::FakeNetwork network_{1, 1, std::vector<transport::FakeRailOptions>(1)};
+  std::unique_ptr<transport::Fabric> fabric_;
+  EntryGate gate_;
+  int let_go_ = 0;
+  std::unique_ptr<BufferTable> table_;
+};
+
+TEST_F(BufferTableTest, AnyPartOfABufferIsFoundAndNothingBesideIt) {
+  std::byte elsewhere{};
+  EXPECT_EQ(table_->find({&elsewhere, 1}), nullptr);
+  std::byte* const first = add();
+  std::byte* const second = add();
+  for (std::byte* const begin : {first, second}) {
+    for (const auto& [offset, bytes] : std::initializer_list<std::pair<std::size_t, std::size_t>>{
+             {0, kBytes}, {0, 1}, {kBytes - 1, 1}, {4097, 1000}}) {
+      const BufferTable::Entry* found = table_->find({begin + offset, bytes});
+      ASSERT_NE(found, nullptr) << offset;
+      EXPECT_EQ(found->mine.data(), begin);
+    }
+    EXPECT_EQ(table_->find({begin, kBytes + 1}), nullptr) << "a part of it is not";
+    EXPECT_EQ(table_->find({begin + kBytes, 1}), nullptr) << "behind it";
+    EXPECT_EQ(table_->find({begin - 1, 2}), nullptr) << "before it";
+    EXPECT_EQ(table_->find({begin, 0}), nullptr) << "no bytes lie nowhere";
+  }
+  EXPECT_EQ(table_->find({&elsewhere, 1}), nullptr);
+}
+
+TEST_F(BufferTableTest, OneThatEndedIsOrdinaryAgainAndTheOthersAreNot) {
+  std::byte* const first = add();
+  std::byte* const second = add();
+  EXPECT_EQ(table_->registered_bytes(), 2 * kBytes);
+  table_->remove(first + 1);  // not one that began there
+  EXPECT_EQ(table_->registered_bytes(), 2 * kBytes);
+  table_->remove(first);
+  EXPECT_EQ(table_->registered_bytes(), kBytes);
+  EXPECT_EQ(table_->find({first, 1}), nullptr);
+  EXPECT_NE(table_->find({second, 1}), nullptr);
+}
+
+TEST_F(BufferTableTest, OneThatCouldNotBeRegisteredIsOrdinary) {
+  std::byte* const begin = add(false);
+  EXPECT_EQ(table_->find({begin, 1}), nullptr);
+  EXPECT_EQ(table_->registered_bytes(), 0U);
+  table_->remove(begin);
+}
+
+TEST_F(BufferTableTest, TheMemoryOutlivesTheCommunicator) {
+  std::byte* const begin = add();
+  table_->close();
+  fabric_.reset();
+  begin[kBytes - 1] = std::byte{7};
+  EXPECT_EQ(table_->find({begin, 1}), nullptr);
+  table_->remove(begin);
+}
+
+TEST_F(BufferTableTest, AnotherThreadCannotEndOneWhileACallUsesTheRails) {
+  std::byte* const begin = add();
+  {
+    const EntryGuard call(gate_);
+    table_->remove(begin);
+    EXPECT_NE(table_->find({begin, 1}), nullptr);
+  }
+  table_->remove(begin);
+  EXPECT_EQ(table_->find({begin, 1}), nullptr);
+}
+
+}  // namespace
+}  // namespace allrail
