@@ -7,10 +7,11 @@
 namespace allrail::coll {
 
 /// Below this size ready tokens and waiting for acknowledgements cost more than the two copies that
-/// they save. Measured on four hosts with one rank each: docs/performance.md.
-inline constexpr std::uint64_t kZeroCopyThresholdBytes = 2ULL * 1024 * 1024;
+/// they save, and on RDMA rails the memory has to be registered first. Measured over TCP rails,
+/// which register for nothing: docs/performance.md, "Break-even with copying".
+inline constexpr std::uint64_t kZeroCopyThresholdBytes = 1ULL * 1024 * 1024;
 /// The same for a Buffer, for which nothing has to be registered.
-inline constexpr std::uint64_t kBufferThresholdBytes = 2ULL * 1024 * 1024;
+inline constexpr std::uint64_t kBufferThresholdBytes = 512ULL * 1024;
 
 /// What the choice depends on; equal on all ranks.
 struct SelectionFacts {

@@ -11,10 +11,12 @@ namespace {
 
 AbortCause different_calls(int one, int other, std::uint64_t sequence) {
   const auto [low, high] = std::minmax(one, other);
-  return {static_cast<int>(Code::Mismatch), high,
-          fmt::format("rank {} and rank {} made different calls as number {}: operation, size, "
-                      "root, algorithm or settings differ",
-                      low, high, sequence)};
+  return {
+      static_cast<int>(Code::Mismatch), high,
+      fmt::format("rank {} and rank {} made different calls as number {}: operation, size, "
+                  "root, algorithm, kind of memory or settings differ; every rank must make the "
+                  "same collective calls in the same order with the same settings",
+                  low, high, sequence)};
 }
 
 }  // namespace
