@@ -84,5 +84,59 @@ def test_more_bytes_than_there_can_be():
         expect(codes == {"resource-limit"}, "2^63", result)
 
 
+# ---- plans over Buffers ----
+
+
+def test_plans_over_buffers():
+    """Started several times with other bytes; a plan between Buffers registers nothing."""
+    for ranks, nodes in ((2, "2"), (3, "3"), (4, "2"), (2, None)):
+        check_done("plans", ranks, nodes, "buffer-plans")
+    check_done("slices", 3, "3", "buffer-plans", env={"ALLRAIL_NODE_MEMORY": "1M"})
+
+
+def gone(case, ranks, nodes, size):
+    words = ("case=" + case, "bytes=%d" % size)
+    result = job(ranks, nodes, "buffer-gone", *words, limit=30)
+    return "%s of %d bytes, %d ranks on nodes %s" % (case, size, ranks, nodes), result
+
+
+def check_start_is_refused(case):
+    """Rank 1 says what is wrong, the others hear of it, and no call is made any more."""
+    for ranks, nodes, size in ((2, None, 1000), (3, "3", 1000), (3, "3", 1_300_001)):
+        what, result = gone(case, ranks, nodes, size)
+        for rank, one in reports(result, ranks).items():
+            text = "rank %d: %r; %s" % (rank, one, what)
+            expect(one.code == ("invalid-argument" if rank == 1 else "aborted"), text, result)
+            expect("must outlive its plans" in one.text, text, result)
+            expect(one.again == "aborted", text, result)
+
+
+def test_buffer_gone():
+    """A Buffer ends between two starts of a plan, or beside it, or after the communicator."""
+    for case in ("receive-while-idle", "send-while-idle"):
+        check_start_is_refused(case)
+    for case in ("another-buffer", "after-the-communicator"):
+        for ranks, nodes, size in ((2, None, 1000), (3, "3", 1000), (3, "3", 1_300_001)):
+            what, result = gone(case, ranks, nodes, size)
+            expect(result.code == 0 and result.out.count(" error: none") == ranks, what, result)
+
+
+def test_buffer_gone_while_it_runs():
+    """The plan ends well on all ranks, as if it had been waited for, and cannot start again."""
+    for case in ("receive-while-it-runs", "never-tested"):
+        check_start_is_refused(case)
+
+
+def test_buffer_gone_while_stuck():
+    """The plan cannot end: an Error on all ranks after a second, in test() and in wait()."""
+    for ranks, nodes, size in ((2, None, 1000), (3, "3", 1000), (3, "3", 1_300_001)):
+        what, result = gone("stuck", ranks, nodes, size)
+        expect("test: aborted" in result.out, what, result)
+        for rank, one in reports(result, ranks).items():
+            expect(one.code == "aborted", "rank %d: %r; %s" % (rank, one, what), result)
+            expect("destroyed while it ran" in one.text, "%r; %s" % (one, what), result)
+            expect(one.after < 6, "%r; %s" % (one, what), result)
+
+
 if __name__ == "__main__":
     sys.exit(main(globals()))

@@ -25,6 +25,8 @@ int run(const probe::Arguments& arguments) {
   if (mode == "buffers") return probe::run_buffers(arguments);
   if (mode == "remap") return probe::run_remap(arguments);
   if (mode == "too-large") return probe::run_too_large(arguments);
+  if (mode == "buffer-plans") return probe::run_buffer_plans(arguments);
+  if (mode == "buffer-gone") return probe::run_buffer_gone(arguments);
   std::cerr << "collective-probe: no mode '" << mode << "'\n";
   return 2;
 }

@@ -102,5 +102,7 @@ int run_plan_misuse(const Arguments& arguments);
 int run_buffers(const Arguments& arguments);
 int run_remap(const Arguments& arguments);
 int run_too_large(const Arguments& arguments);
+int run_buffer_plans(const Arguments& arguments);
+int run_buffer_gone(const Arguments& arguments);
 
 }  // namespace probe

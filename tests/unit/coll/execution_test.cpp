@@ -90,17 +90,36 @@ TEST(Execution, PeersPutIntoTheMiddleOfABufferThatNoCallRegisters) {
   }
 }
 
+TEST(Execution, ALaterSliceLiesBehindTheEarlierOnesInMemoryOfEitherKind) {
+  for (const std::uint64_t offset : {0, 4097}) {
+    SmallJob job(3);
+    if (offset != 0) job.receive_into_buffers(offset);
+    job.begin_slice_at(3001);
+    job.plan("ring", 5000, 1);
+    for (int rank = 0; rank < 3; ++rank) job.start(rank, kStamp);
+    job.run();
+    for (int rank = 0; rank < 3; ++rank) {
+      ASSERT_TRUE(job.done(rank)) << offset;
+      for (int from = 0; from < 3; ++from) EXPECT_EQ(job.block(rank, from), job.sent_by(from));
+      job.finish(rank);
+    }
+  }
+}
+
 TEST(Execution, AWindowThatIsTooSmallForTheCallIsRefusedBeforeAByteIsPut) {
-  SmallJob job(2);
-  job.receive_into_buffers(100, 1);
-  job.plan("direct", 5000, 1);
-  for (int rank = 0; rank < 2; ++rank) job.start(rank, kStamp);
-  job.run();
-  // Rank 0 may put its block, which lies in the window; rank 1 finds that its own does not.
-  EXPECT_FALSE(job.done(0));
-  ASSERT_NE(job.mismatch(1), nullptr);
-  EXPECT_EQ(job.mismatch(1)->peer, 0);
-  for (const std::byte byte : job.block(0, 1)) ASSERT_EQ(byte, SmallJob::kUntouched);
+  for (const std::uint64_t slice_offset : {0, 3001}) {
+    SmallJob job(2);
+    job.receive_into_buffers(100, 1);
+    job.begin_slice_at(slice_offset);
+    job.plan("direct", 5000, 1);
+    for (int rank = 0; rank < 2; ++rank) job.start(rank, kStamp);
+    job.run();
+    // Rank 0 may put its block, which lies in the window; rank 1 finds that its own does not.
+    EXPECT_FALSE(job.done(0));
+    ASSERT_NE(job.mismatch(1), nullptr);
+    EXPECT_EQ(job.mismatch(1)->peer, 0);
+    for (const std::byte byte : job.block(0, 1)) ASSERT_EQ(byte, SmallJob::kUntouched);
+  }
 }
 
 TEST(Execution, AnotherStampIsRefusedWhereverItIsInTheJob) {

@@ -71,7 +71,8 @@ void SmallJob::plan(const std::string& algorithm, std::uint64_t bytes,
   for (int rank = 0; rank < size(); ++rank) {
     Rank& one = at(rank);
     one.plan = std::make_unique<CallPlan>(request, one.roster, limits);
-    one.receive.assign(offset_ + bytes_ * static_cast<std::uint64_t>(size()), kUntouched);
+    one.receive.assign(offset_ + slice_offset_ + bytes_ * static_cast<std::uint64_t>(size()),
+                       kUntouched);
     if (in_buffers_) {
       one.window =
           one.fabric->register_window(std::span(one.receive).first(one.receive.size() - missing_));
@@ -101,8 +102,7 @@ void SmallJob::start(int rank, std::uint64_t stamp) {
   Call call;
   call.schedule = &one.plan->first();
   call.buffers.send = one.send.data();
-  call.buffers.receive = one.receive.data() + offset_;
-  call.buffers.receive_bytes = one.receive.size() - offset_;
+  call.buffers.receive = one.receive.data() + offset_ + slice_offset_;
   call.number = ++one.calls;
   call.stamp = stamp;
   call.description = one.plan->description();
@@ -112,7 +112,8 @@ void SmallJob::start(int rank, std::uint64_t stamp) {
     if (in_buffers_) memory.window = &one.window;
     one.registration.make(*one.fabric, one.budget, memory);
     call.window = in_buffers_ ? &one.window : &one.registration.window();
-    call.window_offset = in_buffers_ ? offset_ : 0;
+    call.window_offset = offset_;
+    call.slice_offset = slice_offset_;
   }
   one.execution->start(std::move(call));
   one.started = true;
@@ -155,7 +156,7 @@ void SmallJob::finish(int rank) {
 }
 
 std::vector<std::byte> SmallJob::block(int rank, int from) const {
-  const std::uint64_t place = offset_ + static_cast<std::uint64_t>(from) * bytes_;
+  const std::uint64_t place = offset_ + slice_offset_ + static_cast<std::uint64_t>(from) * bytes_;
   const auto begin = at(rank).receive.begin() + static_cast<std::ptrdiff_t>(place);
   return {begin, begin + static_cast<std::ptrdiff_t>(bytes_)};
 }

@@ -25,6 +25,8 @@ class SmallJob {
   /// Before plan(): all ranks receive into memory that stays registered, from `offset` bytes on.
   /// `missing` bytes at the end of the result are not in the window.
   void receive_into_buffers(std::uint64_t offset, std::uint64_t missing = 0);
+  /// Before plan(): the call is a later slice, which begins there in the result.
+  void begin_slice_at(std::uint64_t offset) { slice_offset_ = offset; }
   std::uint64_t registrations(int rank) const;
   /// Starts a call of that plan on one rank; `stamp` tells it from others.
   void start(int rank, std::uint64_t stamp);
@@ -71,7 +73,8 @@ class SmallJob {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::uint64_t bytes_ = 0;
   bool in_buffers_ = false;
-  std::uint64_t offset_ = 0;  // of the result in the receive buffer
+  std::uint64_t offset_ = 0;        // of the result in the receive buffer
+  std::uint64_t slice_offset_ = 0;  // of the slice in the result
   std::uint64_t missing_ = 0;
 };
 
