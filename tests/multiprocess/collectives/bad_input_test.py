@@ -140,7 +140,7 @@ def test_two_threads():
 # ---- settings ----
 
 
-def check_start(code, words, ranks=3, nodes=None, env=None, soon=15.0, **others):
+def check_start(code, words, ranks=3, nodes=None, env=None, soon=5.0, **others):
     """No rank starts: each says why."""
     what = "%s, nodes %s, ranks %d" % (env, nodes, ranks)
     result = job(ranks, nodes, "loop", "bytes=64", "seconds=1", env=env, **others)
@@ -248,7 +248,7 @@ def test_shared_memory_full():
                     "rank %d: %r" % (rank, one),
                     result,
                 )
-        expect(result.seconds < 15, "soon", result)
+        expect(result.seconds < 5, "soon", result)
 
 
 def test_shared_memory_small():
