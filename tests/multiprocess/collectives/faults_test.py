@@ -82,8 +82,9 @@ def kill_one(seed, ranks, nodes, size, algorithms, mode="loop"):
         )
         slowest = max(slowest, one.at - killed)
     check_clean()
-    # On idle processors the promise is 1 s; here anything may run beside.
-    expect(slowest < 5, "known after %.3f s; %s" % (slowest, what), result)
+    # On idle processors the promise is 1 s; here other tests may run beside.
+    busy = os.getloadavg()[0] > os.cpu_count()
+    expect(slowest < (4 if busy else 1), "known after %.3f s; %s" % (slowest, what), result)
     return slowest
 
 

@@ -162,7 +162,7 @@ def test_destroyed():
         for rank, one in found.items():
             expect(one.code == "aborted", "rank %d: %r; %s" % (rank, one, what), result)
             expect("destroyed while it ran" in one.text, "%r; %s" % (one, what), result)
-            expect(one.after < 20, "%r; %s" % (one, what), result)
+            expect(one.after < 6, "%r; %s" % (one, what), result)
 
 
 def test_timeout():

@@ -1,6 +1,7 @@
 // Sleeping on a flag: no wake-up is lost, sleeps are bounded, an abort ends them.
 #include "shm/wait.hpp"
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -21,9 +22,6 @@ SegmentLayout layout_of(int ranks) {
   return lay_out(request);
 }
 
-/// A busy machine holds turns up now and then; lost wake-ups show in a tenth of the turns.
-constexpr int slow_turns_allowed(int turns) { return turns / 50; }
-
 /// Two ranks take turns and sleep at once whenever it is not their turn. With a lost wake-up a turn
 /// takes kMaxSleepMs, so the count of slow turns tells.
 int slow_turns(const NodeSegment& segment, int rank, std::uint64_t turns) {
@@ -43,31 +41,56 @@ int slow_turns(const NodeSegment& segment, int rank, std::uint64_t turns) {
   return slow;
 }
 
+/// A busy machine holds turns up now and then, so the best of a few tries counts; where wake-ups
+/// are lost every try has slow turns.
+constexpr int kSlowTurnsAllowed = 5;
+constexpr int kTries = 3;
+
+template <class Try>
+int fewest_slow_turns(const Try& slow_turns_of_a_try) {
+  int fewest = slow_turns_of_a_try();
+  for (int i = 1; i < kTries && fewest > kSlowTurnsAllowed; ++i) {
+    fewest = std::min(fewest, slow_turns_of_a_try());
+  }
+  return fewest;
+}
+
 TEST(WaitTest, threads_lose_no_wake_up) {
-  auto views = NodeSegment::in_memory(layout_of(2));
-  int slow = 0;
-  std::thread other([&] { slow = slow_turns(views[1], 1, 10'000); });
-  const int slow_here = slow_turns(views[0], 0, 10'000);
-  other.join();
-  EXPECT_LE(slow + slow_here, slow_turns_allowed(10'000));
+  const int slow = fewest_slow_turns([] {
+    auto views = NodeSegment::in_memory(layout_of(2));
+    int slow_there = 0;
+    std::thread other([&] { slow_there = slow_turns(views[1], 1, 10'000); });
+    const int slow_here = slow_turns(views[0], 0, 10'000);
+    other.join();
+    return slow_here + slow_there;
+  });
+  EXPECT_LE(slow, kSlowTurnsAllowed);
 }
 
 TEST(WaitTest, processes_lose_no_wake_up) {
-  auto views = NodeSegment::in_memory(layout_of(2));
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(slow_turns(views[1], 1, 10'000) <= slow_turns_allowed(10'000) ? 0 : 1);
-  EXPECT_LE(slow_turns(views[0], 0, 10'000), slow_turns_allowed(10'000));
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  const int slow = fewest_slow_turns([] {
+    auto views = NodeSegment::in_memory(layout_of(2));
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(std::min(slow_turns(views[1], 1, 10'000), 255));
+    const int slow_here = slow_turns(views[0], 0, 10'000);
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    return std::max(slow_here, WEXITSTATUS(status));
+  });
+  EXPECT_LE(slow, kSlowTurnsAllowed);
 }
 
 TEST(WaitTest, sleepers_that_cannot_use_membarrier_are_woken_too) {
-  auto views = NodeSegment::in_memory(layout_of(2));
-  views[0].header().sleepers.fetch_add(1);  // what enable_sleep() does for such a process
-  std::thread other([&] { slow_turns(views[1], 1, 2'000); });
-  EXPECT_LE(slow_turns(views[0], 0, 2'000), slow_turns_allowed(2'000));
-  other.join();
+  const int slow = fewest_slow_turns([] {
+    auto views = NodeSegment::in_memory(layout_of(2));
+    views[0].header().sleepers.fetch_add(1);  // what enable_sleep() does for such a process
+    std::thread other([&] { slow_turns(views[1], 1, 2'000); });
+    const int slow_here = slow_turns(views[0], 0, 2'000);
+    other.join();
+    return slow_here;
+  });
+  EXPECT_LE(slow, kSlowTurnsAllowed);
 }
 
 /// The moment that matters: one rank raises its flag while another lies down. Either the first sees
