@@ -61,7 +61,8 @@ struct Chunk {
   std::uint32_t immediate = 0;  // 12 bits of put number, 20 bits of chunk index: see fabric.hpp
   RemoteKey window;             // ignored where `primary`
   bool primary = true;          // the peer's primary window (its node segment)
-  std::uint64_t offset = 0;     // bytes from the start of the window
+  bool bulk = false;         // of a put of more chunks than rails: its sender may wait to send more
+  std::uint64_t offset = 0;  // bytes from the start of the window
 };
 
 /// Where a rail reports what happened. All calls come from inside Rail::poll() and Rail::close().
@@ -142,6 +143,12 @@ class Rail {
 
   /// Makes progress and reports events. True if anything happened. Never blocks.
   virtual bool poll(RailEvents& events) = 0;
+  /// A look at what has come from one peer and at nothing else, where that is cheaper. Whoever
+  /// calls it must call poll() now and then.
+  virtual bool poll_peer(RailEvents& events, int peer) {
+    (void)peer;
+    return poll(events);
+  }
   /// Everything posted has left this process: the peer can receive it without our polling. False
   /// while something lies here that submit() would hand over.
   virtual bool flushed() const = 0;

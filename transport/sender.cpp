@@ -137,6 +137,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   chunk.bytes = put.cut.bytes(index);
   chunk.immediate = make_immediate(put.number, index);
   chunk.primary = put.primary;
+  chunk.bulk = put.cut.count > peer.links.size();
   if (!put.primary) chunk.window = put.keys[static_cast<std::size_t>(link.peer_rail)];
   chunk.offset = put.offset + start;
   if (!state.rail->post(peer.rank, chunk)) {

@@ -92,6 +92,21 @@ TEST_P(RailConformance, SaysWhatItIs) {
   EXPECT_LE(sender().address().size(), 256U);
 }
 
+TEST_P(RailConformance, ALookAtOnePeerFindsWhatItSent) {
+  connect();
+  ASSERT_TRUE(post(0, 100, 5));
+  sender().submit();
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (at_receiver_.arrivals.empty() && Clock::now() < end) {
+    if (!receiver().poll_peer(at_receiver_, 0)) group_->step();
+    sender().poll(at_sender_);
+  }
+  ASSERT_EQ(at_receiver_.arrivals.size(), 1U);
+  EXPECT_EQ(at_receiver_.arrivals[0].immediate, 5U);
+  // What is not connected has sent nothing.
+  EXPECT_FALSE(receiver().poll_peer(at_receiver_, 1));
+}
+
 TEST_P(RailConformance, LinksComeUpAtBothEnds) {
   EXPECT_FALSE(sender().is_up(1));
   connect();

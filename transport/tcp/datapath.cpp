@@ -25,6 +25,9 @@ constexpr int kReadsPerPoll = 8;
 /// An explicit acknowledgement is sent when this much has come without a frame going back.
 constexpr std::uint32_t kUntoldChunks = 16;
 constexpr std::uint32_t kUntoldBytes = 12 * 1024;
+/// Small puts answer each other: most are acknowledged by the next one that goes back. Those that
+/// are not must be before they fill their sender's room, which is 64 KiB at least.
+constexpr std::uint32_t kSmallPutShare = 4;
 constexpr std::int64_t kUntoldNs = 300'000;
 /// With more links than this, one epoll_wait() is cheaper than asking every socket.
 constexpr std::size_t kDirectLinks = 2;
@@ -67,7 +70,7 @@ class TcpRail::Receiver final : public FrameSink {
     Stream& stream = *link_.stream;
     if (stream.chunks_untold() == 0) ++rail_.untold_links_;
     ++stream.chunks_received;
-    stream.bytes_untold += header.bytes;
+    stream.bytes_untold += header.bulk != 0 ? header.bytes : header.bytes / kSmallPutShare;
     stream.last_chunk_bytes = header.bytes;
     if (written) {
       events_.chunk_arrived(rail_.index(), link_.peer, header.immediate, header.bytes);
@@ -93,6 +96,7 @@ bool TcpRail::post(int peer, const Chunk& chunk) {
   FrameHeader header;
   header.type = FrameType::Chunk;
   header.primary = chunk.primary ? 1 : 0;
+  header.bulk = chunk.bulk ? 1 : 0;
   header.bytes = chunk.bytes;
   header.immediate = chunk.immediate;
   header.window = chunk.primary ? 0 : chunk.window.address;
@@ -297,6 +301,14 @@ bool TcpRail::receive(Link& link, RailEvents& events) {
     // Less than asked for: the socket is empty, and asking again would only cost a call.
     if (count < target.size() + buffer_bytes) break;
   }
+  return any;
+}
+
+bool TcpRail::poll_peer(RailEvents& events, int peer) {
+  Link* const link = find(peer);
+  if (link == nullptr || !link->is_up()) return poll(events);
+  const bool any = receive(*link, events);
+  if (link->is_up()) flush(*link);
   return any;
 }
 

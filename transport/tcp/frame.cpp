@@ -59,7 +59,9 @@ FrameReader::Result FrameReader::parse(std::span<const std::byte> bytes, FrameSi
 }
 
 FrameReader::Result FrameReader::begin_frame(const FrameHeader& header, FrameSink& sink) {
-  if (header.reserved != 0 || header.primary > 1) return violated("sent a malformed frame");
+  if (header.reserved != 0 || header.primary > 1 || header.bulk > 1) {
+    return violated("sent a malformed frame");
+  }
   switch (header.type) {
     case FrameType::Chunk:
       if (header.bytes > kTcpMaxChunkBytes) return violated("sent a chunk that is too long");

@@ -72,6 +72,7 @@ class TcpRail final : public Rail {
   bool post(int peer, const Chunk& chunk) override;
   bool post_control(int peer, std::span<const std::byte> message) override;
   bool poll(RailEvents& events) override;
+  bool poll_peer(RailEvents& events, int peer) override;
   bool flushed() const override { return queued_links_ == 0; }
   void flush_acknowledgements() override;
   void close(int peer, RailEvents& events) override;

@@ -225,6 +225,9 @@ TEST(FrameReader, RefusesWhatDoesNotFit) {
   header = chunk(8, 0);
   header.reserved = 1;
   expect_violation(header, "sent a malformed frame");
+  header = chunk(8, 0);
+  header.bulk = 2;
+  expect_violation(header, "sent a malformed frame");
   header = FrameHeader();
   header.bytes = 1;
   expect_violation(header, "sent a malformed acknowledgement");

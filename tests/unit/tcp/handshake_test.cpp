@@ -163,7 +163,7 @@ TEST_F(HandshakeTest, NamesBothVersionsToBothSides) {
   hello[4] = std::byte{9};
   write_all(sockets_.client.get(), hello);
   EXPECT_EQ(server_->step(sockets_.server.get()), HandshakeState::Failed);
-  EXPECT_NE(server_->failure_text().find("version 9, this process version 1"), std::string::npos);
+  EXPECT_NE(server_->failure_text().find("version 9, this process version 2"), std::string::npos);
   // The server's answer, as a client of a version to come would see our version.
   Bytes answer = read_all(sockets_.client.get());
   ASSERT_EQ(answer.size(), 8U);
