@@ -83,6 +83,7 @@ class Engine {
   bool uses_rails() const;
   void slow_checks();
   void share_progress();
+  bool look();
   void check_failures();
   void check_local_ranks();
   void check_deadlines();
@@ -120,6 +121,8 @@ class Engine {
   std::int64_t waiting_since_ns_ = 0;  // 0: no slow check since the last slice ended
   std::int64_t next_slow_check_ns_ = 0;
   std::int64_t next_warning_ns_ = 0;
+  shm::SharedCore core_;
+  int glances_ = 0;       // looks at one link since the last look at all
   bool checked_ = false;  // this wait has made a slow check
   bool dead_ = false;
   bool told_ = false;  // the first cause was thrown at the user

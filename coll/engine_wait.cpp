@@ -13,6 +13,8 @@ constexpr std::int64_t kWarnAfterNs = 30'000'000'000;
 constexpr int kRailSleepMs = 20;
 // Looking at rails is a system call, after which a yield is cheap; then it is time to sleep.
 constexpr shm::WaitPolicy kRailWait{0, 100};
+// Looks at one link only between two looks at all of them.
+constexpr int kGlances = 8;
 
 std::string name_of(int rank) {
   return rank < 0 ? std::string("the end of its own sends") : fmt::format("rank {}", rank);
@@ -57,11 +59,11 @@ void Engine::wait_for(const CallRun& call) {
     // Every slice is a wait of its own.
     const std::uint64_t slices_ended = slices_ended_;
     const bool rails = uses_rails();
-    shm::Backoff backoff(rails ? kRailWait : team_.wait_policy);
+    shm::Backoff backoff(rails ? kRailWait : team_.wait_policy, core_);
     waiting_since_ns_ = 0;
     checked_ = false;
     while (slices_ended == slices_ended_) {
-      const bool moved = rails && team_.fabric->progress();
+      const bool moved = rails && look();
       advance();
       if (call.state == CallRun::State::Ended) return;
       if (team_.segment->aborted()) throw_abort_record();
@@ -81,6 +83,16 @@ void Engine::wait_for(const CallRun& call) {
       if (tired) sleep(rails);
     }
   }
+}
+
+/// A look at the rails: mostly only at what is awaited, since every link may cost a system call.
+bool Engine::look() {
+  if (active_count_ == 1 && ++glances_ < kGlances) {
+    if (const auto* put = active(0).awaited_put())
+      return team_.fabric->glance(put->peer, put->bytes);
+  }
+  glances_ = 0;
+  return team_.fabric->progress();
 }
 
 void Engine::check_failures() {

@@ -273,6 +273,12 @@ int Execution::awaited_rank() const {
   }
 }
 
+const Step* Execution::awaited_put() const {
+  if (!slot_is_free_ || next_step_ >= call_.schedule->steps.size()) return nullptr;
+  const Step& step = call_.schedule->steps[next_step_];
+  return step.kind == StepKind::Await && !team_.is_local(step.peer) ? &step : nullptr;
+}
+
 bool Execution::awaits_node() const {
   if (!slot_is_free_) return true;
   if (next_step_ >= call_.schedule->steps.size()) return false;

@@ -69,6 +69,8 @@ class Execution {
   const CallMismatch* mismatch() const { return mismatch_.peer < 0 ? nullptr : &mismatch_; }
   /// The rank that is waited for now, or -1: for warnings.
   int awaited_rank() const;
+  /// The step that waits for a put of another node, if that is the next.
+  const schedule::Step* awaited_put() const;
   /// Whether it waits for ranks of its own node, and whether that wait is over.
   bool awaits_node() const;
   bool node_is_ready() const;

@@ -23,7 +23,7 @@ namespace {
 constexpr int kSpinsOnOwnCore = 256;
 constexpr int kYieldsOnOwnCore = 1'000;
 constexpr std::int64_t kLongYieldNs = 1'000'000;
-constexpr int kSpinsWhenOutnumbered = 32;
+constexpr int kSpinsWhenOutnumbered = 4;
 constexpr int kYieldsWhenOutnumbered = 1'000;
 
 inline void cpu_pause() noexcept {
@@ -77,6 +77,11 @@ WaitPolicy WaitPolicy::choose(bool outnumbered) noexcept {
   return {kSpinsOnOwnCore, kYieldsOnOwnCore};
 }
 
+Backoff::Backoff(const WaitPolicy& policy, SharedCore& core) noexcept
+    : policy_(policy), core_(core) {
+  if (core.is_likely()) policy_.spins = std::min(policy_.spins, kSpinsWhenOutnumbered);
+}
+
 bool Backoff::pause() noexcept {
   const std::uint32_t count = count_++;
   if (count < static_cast<std::uint32_t>(policy_.spins)) {
@@ -89,7 +94,9 @@ bool Backoff::pause() noexcept {
     ::sched_yield();
     // Another program has the core: each further yield would give it a whole time slice, while a
     // sleeper that is woken runs at once.
-    if (base::now_ns() - before_ns > kLongYieldNs) {
+    const std::int64_t took_ns = base::now_ns() - before_ns;
+    core_.yielded(took_ns);
+    if (took_ns > kLongYieldNs) {
       count_ =
           static_cast<std::uint32_t>(policy_.spins) + static_cast<std::uint32_t>(policy_.yields);
     }

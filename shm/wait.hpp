@@ -24,10 +24,31 @@ struct WaitPolicy {
   static WaitPolicy choose(bool outnumbered) noexcept;
 };
 
+/// Whether others want the core that this rank waits on: a yield takes long then. Cores that look
+/// free to a rank may be shared with other jobs or, in virtual nodes and containers, with ranks
+/// that it cannot see.
+class SharedCore {
+ public:
+  void yielded(std::int64_t took_ns) noexcept {
+    if (took_ns > kSwitchNs) {
+      remembered_ = kRemembered;
+    } else if (remembered_ != 0) {
+      --remembered_;
+    }
+  }
+  bool is_likely() const noexcept { return remembered_ != 0; }
+
+ private:
+  // A yield that finds nobody takes 0.5 us; one switch there and back takes more than this.
+  static constexpr std::int64_t kSwitchNs = 2'000;
+  static constexpr int kRemembered = 256;  // yields
+  int remembered_ = 0;
+};
+
 /// One wait. `while (!ready()) if (backoff.pause()) sleep_until(...)`.
 class Backoff {
  public:
-  explicit Backoff(const WaitPolicy& policy) noexcept : policy_(policy) {}
+  Backoff(const WaitPolicy& policy, SharedCore& core) noexcept;
   /// Passes a moment; true: enough, sleep now. Stays true until restart().
   bool pause() noexcept;
   void restart() noexcept { count_ = 0; }
@@ -36,6 +57,7 @@ class Backoff {
 
  private:
   WaitPolicy policy_;
+  SharedCore& core_;
   std::uint32_t count_ = 0;
 };
 

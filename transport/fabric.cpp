@@ -59,6 +59,25 @@ bool FabricState::progress() {
   now_ns_ = now();
   bool any = false;
   for (RailState& state : rails_) any = state.rail->poll(*this) || any;
+  after_polls(any);
+  return any;
+}
+
+bool FabricState::glance(int peer_rank, std::uint64_t bytes) {
+  const Peer& from = peer(peer_rank);
+  if (from.last_rail < 0 || !active_.empty()) return progress();
+  now_ns_ = now();
+  const bool is_one_chunk = bytes <= options_.stripe_threshold_bytes;
+  bool any = false;
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    if (is_one_chunk && static_cast<int>(i) != from.last_rail) continue;
+    if (from.links[i].up) any = rails_[i].rail->poll_peer(*this, peer_rank) || any;
+  }
+  if (any) after_polls(any);
+  return any;
+}
+
+void FabricState::after_polls(bool any) {
   if (!condemned_.empty()) close_condemned();
   if (probes_due_) try_pairs();
   if (now_ns_ >= next_check_ns_) {
@@ -72,7 +91,6 @@ bool FabricState::progress() {
     pump();
   }
   submit();
-  return any;
 }
 
 void FabricState::submit() {
@@ -251,6 +269,8 @@ void Fabric::tell_done(int peer, std::uint64_t done) {
 std::uint64_t Fabric::told_done(int peer) const { return state_->peer(peer).peer_done; }
 
 bool Fabric::progress() { return state_->progress(); }
+
+bool Fabric::glance(int peer, std::uint64_t bytes) { return state_->glance(peer, bytes); }
 
 void Fabric::flush_acknowledgements() { state_->flush_acknowledgements(); }
 

@@ -147,6 +147,11 @@ class Fabric {
   /// Makes progress on all rails. True if anything happened. Allocates nothing on the way of
   /// chunks; never blocks.
   bool progress();
+  /// A look at what may have come of the peer's next put, of that many bytes, and at nothing else.
+  /// progress() may take a system call for every link, and this takes one where the put is a single
+  /// chunk: it looks at the rail that the last chunk came over. Where puts wait to be sent it is
+  /// progress(). Whoever waits calls progress() now and then, too.
+  bool glance(int peer, std::uint64_t bytes);
   /// Sends held-back acknowledgements and credits.
   void flush_acknowledgements();
   /// Sleeps until a rail has something to do, at most `timeout_ms`. False if rails cannot be

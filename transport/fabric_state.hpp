@@ -138,6 +138,7 @@ struct Peer {
 
   // Puts from this peer.
   ArrivalTable arrivals;
+  int last_rail = -1;  // that a chunk came over
 
   // The words told to and by the peer.
   std::uint64_t done = 0;
@@ -180,6 +181,7 @@ class FabricState : public RailEvents {
   void connect(int rank, const PeerRails& rails);
   Peer& peer(int rank) const;
   bool progress();
+  bool glance(int peer, std::uint64_t bytes);
   void flush_acknowledgements();
   void shut_down();
   void say_goodbye();
@@ -218,6 +220,8 @@ class FabricState : public RailEvents {
   bool said_goodbye_ = false;
 
  private:
+  void after_polls(bool any);
+
   // sender.cpp
   int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
   int choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_t waiting_bytes);

@@ -48,6 +48,7 @@ void FabricState::chunk_arrived(int rail, int peer_rank, std::uint32_t immediate
                                 std::uint32_t bytes) {
   Peer& from = peer(peer_rank);
   RailCounters& counters = rails_[static_cast<std::size_t>(rail)].counters;
+  from.last_rail = rail;
   switch (from.arrivals.add(immediate, bytes)) {
     case ArrivalTable::Result::New:
       ++counters.chunks_received;

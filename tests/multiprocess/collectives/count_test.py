@@ -100,6 +100,20 @@ def test_few_sends():
         expect(sends <= 11, "%d sends in ten calls of %s" % (sends, algorithm))
 
 
+def test_few_looks():
+    """A wait looks at the one link that it needs: with three nodes and two rails there are four."""
+    calls = 1000
+    rails = {"ALLRAIL_RAILS": "127.0.0.1,127.0.0.2"}
+    result = counted(4, "4", "quiet", "calls=%d" % calls, env=rails)
+    lines = re.findall(r"fewest-sends \d+ calls (.*)", result.out)
+    expect(len(lines) == 4, "a rank said nothing", result)
+    for line in lines:
+        made = {int(number): int(count) for number, count in re.findall(r"(\d+):(\d+)", line)}
+        # A look that finds nothing ends in a yield, and there is no third that finds something.
+        looks = made.get(24, 0) + 3 * calls
+        expect(made[45] <= 2 * looks, "%d receives in %d looks" % (made[45], looks), result)
+
+
 def test_quiet_plans():
     """Neither start() nor test() nor wait() takes anything: of small calls, of calls in many slices
     and of calls that go straight between user buffers."""

@@ -109,6 +109,7 @@ class Traffic {
       options.rails.push_back(rail);
     }
     if (chance(50)) plug(options);
+    options.glances = chance(50);
     cables_ = options.cables;
     options.fabric.stripe_threshold_bytes = 512;
     options.fabric.chunk_bytes = 512U << below(5);

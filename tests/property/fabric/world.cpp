@@ -5,7 +5,8 @@
 namespace allrail::transport {
 
 World::World(const WorldOptions& options)
-    : network_(std::make_unique<FakeNetwork>(options.seed, options.ranks, options.rails)) {
+    : network_(std::make_unique<FakeNetwork>(options.seed, options.ranks, options.rails)),
+      glances_(options.glances) {
   memory_.resize(static_cast<std::size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank) {
     std::vector<std::unique_ptr<Rail>> rails;
@@ -51,8 +52,17 @@ PeerRails World::rails_of(int rank, int peer) {
 
 void World::step(std::int64_t longest_ns) {
   bool any = false;
-  for (int rank = 0; rank < ranks(); ++rank) any = fabric(rank).progress() || any;
+  ++steps_;
+  for (int rank = 0; rank < ranks(); ++rank) any = look(rank) || any;
   if (!any) network_->advance(longest_ns);
+}
+
+bool World::look(int rank) {
+  const int peer = static_cast<int>(steps_ / 4 % static_cast<std::uint64_t>(ranks()));
+  if (!glances_ || steps_ % 4 == 0 || peer == rank || !fabric(rank).knows(peer)) {
+    return fabric(rank).progress();
+  }
+  return fabric(rank).glance(peer, steps_ % 3 == 0 ? 1 : 100'000);
 }
 
 bool World::run_until(const std::function<bool()>& done, std::int64_t limit_ns) {

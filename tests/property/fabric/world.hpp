@@ -24,6 +24,8 @@ struct WorldOptions {
   std::size_t memory_bytes = kWorldMemoryBytes;
   /// By rank: the cable of each of its rails. Empty: rail i on cable i.
   std::vector<std::vector<int>> cables;
+  /// Ranks glance() at one peer, in turn, and make progress() in every fourth step only.
+  bool glances = false;
 };
 
 /// The ranks and their network, without traffic.
@@ -38,13 +40,17 @@ class World {
   FakeNetwork& network() { return *network_; }
   void connect_all();
   PeerRails rails_of(int rank, int peer);
-  /// One progress() of every rank, then time goes on if nothing happened.
+  /// One progress() or glance() of every rank, then time goes on if nothing happened.
   void step(std::int64_t longest_ns = 1'000'000);
   /// Steps until `done` or the virtual time is over; true if done.
   bool run_until(const std::function<bool()>& done, std::int64_t limit_ns);
 
  private:
+  bool look(int rank);
+
   std::unique_ptr<FakeNetwork> network_;
+  bool glances_;
+  std::uint64_t steps_ = 0;
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::unique_ptr<Fabric>> fabrics_;
 };

@@ -26,6 +26,7 @@ void pin(int core) {
 double exchange_ns(const shm::NodeSegment& segment, int rank, std::uint64_t& turn,
                    const shm::WaitPolicy& policy, std::uint64_t turns) {
   constexpr int kBatches = 20;
+  shm::SharedCore core;
   double best_ns = 1e18;
   const shm::Flag& other = segment.flag(0, 1 - rank);
   for (int batch = 0; batch < kBatches; ++batch) {
@@ -33,7 +34,7 @@ double exchange_ns(const shm::NodeSegment& segment, int rank, std::uint64_t& tur
     for (const std::uint64_t end = turn + turns; turn < end;) {
       ++turn;
       shm::raise(segment, 0, rank, turn, 0, 0);
-      shm::Backoff backoff(policy);
+      shm::Backoff backoff(policy, core);
       while (!shm::reached(other, turn)) backoff.pause();
     }
     const auto took_ns = static_cast<double>(base::now_ns() - started_ns);

@@ -37,7 +37,7 @@ class Exchange {
  private:
   template <class Ready>
   void await(Ready&& ready) {
-    Backoff backoff(policy_);
+    Backoff backoff(policy_, core_);
     while (!ready()) {
       if (backoff.pause()) sleep_until(segment_, rank_, ready, kMaxSleepMs);
     }
@@ -88,6 +88,7 @@ class Exchange {
   const NodeSegment& segment_;
   int rank_;
   WaitPolicy policy_;
+  SharedCore core_;
   std::mt19937 noise_;
 };
 

@@ -181,13 +181,28 @@ TEST(WaitTest, every_rank_that_sleeps_is_woken) {
 }
 
 TEST(BackoffTest, spins_then_yields_then_asks_to_sleep) {
-  Backoff backoff({3, 2});
+  SharedCore core;
+  Backoff backoff({3, 2}, core);
   for (int look = 0; look < 4; ++look) EXPECT_FALSE(backoff.pause());
   backoff.pause();  // a yield that took long goes to sleep at once
   EXPECT_TRUE(backoff.pause());
   EXPECT_TRUE(backoff.pause());
   backoff.restart();
   EXPECT_FALSE(backoff.pause());
+}
+
+TEST(BackoffTest, one_long_yield_shortens_the_spins_of_many_waits) {
+  SharedCore core;
+  EXPECT_FALSE(core.is_likely());
+  core.yielded(1'000'000);
+  for (int yield = 0; yield < 200; ++yield) core.yielded(300);
+  EXPECT_TRUE(core.is_likely());
+  Backoff backoff({1'000'000, 1}, core);
+  int looks = 0;
+  while (!backoff.pause() && looks < 1'000'000) ++looks;
+  EXPECT_LT(looks, 20);
+  for (int yield = 0; yield < 200; ++yield) core.yielded(300);
+  EXPECT_FALSE(core.is_likely());
 }
 
 TEST(BackoffTest, ranks_without_a_core_of_their_own_hardly_spin) {
