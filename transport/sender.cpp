@@ -148,7 +148,8 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   InFlight& record = link.at(link.in_flight);
   record.chunk = {put.number, index};
   record.bytes = chunk.bytes;
-  record.bulk = put.striped;
+  // The short end of a put says little about the rate.
+  record.bulk = put.striped && chunk.bytes >= put.cut.chunk_bytes / 2;
   record.rail_was_idle = state.in_flight == 0;
   record.posted_ns = now_ns_;
   record.link_stamp = link.rate.posted(now_ns_);

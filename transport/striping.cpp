@@ -22,6 +22,9 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 // A slow rail gets short chunks: this long is how late the last one can be while the others wait.
 constexpr std::uint64_t kEvenUnit = 64;
 constexpr double kChunkSeconds = 500e-6;
+// Rates that differ by less are alike: that much is noise, and rails that are alike get equal
+// parts.
+constexpr double kAlikeShare = 0.8;
 
 double upper_quartile(std::array<double, RateMeter::kSamples> samples, int count) {
   std::sort(samples.begin(), samples.begin() + count);
@@ -39,7 +42,7 @@ std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOpt
   if (chunk == 0) {
     const auto share =
         put_bytes / (static_cast<std::uint64_t>(std::max(rails, 1)) * kChunksPerRail);
-    chunk = std::clamp(round_up(share, kChunkUnit), kMinChunkBytes, kUsualMaxChunkBytes);
+    chunk = std::clamp(round_up(share, kEvenUnit), kMinChunkBytes, kUsualMaxChunkBytes);
     if (slowest_bytes_per_second > 0) {
       const auto in_time = static_cast<std::uint64_t>(slowest_bytes_per_second * kChunkSeconds);
       chunk = std::min(chunk, std::max(round_up(in_time, kChunkUnit), kMinChunkBytes));
@@ -50,9 +53,12 @@ std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOpt
   if (chunk < least) chunk = round_up(least, kChunkUnit);
   chunk = std::min(chunk, cap);
   if (options.chunk_bytes != 0) return static_cast<std::uint32_t>(chunk);
-  // Even shares, so that no rail is kept waiting for a last chunk that is a few bytes long.
-  const std::uint64_t count = std::max<std::uint64_t>(
-      static_cast<std::uint64_t>(std::max(rails, 1)), (put_bytes + chunk / 2) / chunk);
+  // Even shares, so that no rail is kept waiting for a last chunk that is a few bytes long, and as
+  // many for every rail: of seven chunks one of two equal rails takes four.
+  const auto share_count = static_cast<std::uint64_t>(std::max(rails, 1));
+  const std::uint64_t count =
+      std::max<std::uint64_t>(1, (put_bytes + chunk * share_count / 2) / (chunk * share_count)) *
+      share_count;
   const std::uint64_t even = round_up((put_bytes + count - 1) / count, kEvenUnit);
   return static_cast<std::uint32_t>(std::min(std::max(even, least), cap));
 }
@@ -79,7 +85,7 @@ void RateMeter::completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t
   const std::int64_t interval_ns = std::max<std::int64_t>(now_ns - stamp.time_ns, 1);
   const double sample = static_cast<double>(delivered_bytes_ - stamp.delivered_bytes) * 1e9 /
                         static_cast<double>(interval_ns);
-  if (!bulk && sample <= rate_) return;
+  if (!bulk && (count_ == 0 || sample <= rate_)) return;
   samples_[static_cast<std::size_t>(count_ % kSamples)] = sample;
   ++count_;
   rate_ = upper_quartile(samples_, static_cast<int>(std::min<std::int64_t>(count_, kSamples)));
@@ -136,6 +142,10 @@ double assumed_rate(std::span<const RailChoice> rails) {
 int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
                 std::uint64_t waiting_bytes) {
   const double assumed = assumed_rate(rails);
+  double highest = 0;
+  for (const RailChoice& rail : rails) {
+    if (rail.usable) highest = std::max(highest, rail.bytes_per_second);
+  }
   double total_rate = 0;
   double total_in_flight = 0;
   double first_finish = std::numeric_limits<double>::max();
@@ -146,7 +156,8 @@ int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const RailChoice& rail = rails[i];
     if (!rail.usable) continue;
-    const double rate = rail.bytes_per_second > 0 ? rail.bytes_per_second : assumed;
+    double rate = rail.bytes_per_second > 0 ? rail.bytes_per_second : assumed;
+    if (highest > 0 && rate > highest * kAlikeShare) rate = highest;
     const auto in_flight = static_cast<double>(rail.in_flight_bytes);
     const double finish = (in_flight + chunk_bytes) / rate;
     total_rate += rate;

@@ -41,7 +41,8 @@ class RateMeter {
 
   Stamp posted(std::int64_t now_ns);
   /// `bulk`: a chunk of a striped put. Small ones measure latency, not rate; they only count where
-  /// they are better than what is known.
+  /// they are better than what is known, and never first: a rail that has carried nothing else
+  /// would look so slow that no large put ever took it.
   void completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t bytes, bool bulk);
   /// A posted chunk was lost with its link.
   void abandoned() { --in_flight_; }

@@ -26,6 +26,15 @@ TEST(ChunkBytes, AreEvenWhereAFewBytesWouldBeLeft) {
   EXPECT_EQ(cut_put(65600, chunk_bytes_of(65600, 2, options, 1U << 20)).count, 8U);
 }
 
+TEST(ChunkBytes, AreAsManyForEveryRail) {
+  const FabricOptions options;
+  for (std::uint64_t bytes = 17'000; bytes < 3'000'000; bytes += 4'321)
+    for (int rails = 1; rails <= 4; ++rails) {
+      const Cut cut = cut_put(bytes, chunk_bytes_of(bytes, rails, options, 1U << 20, 62.5e6));
+      ASSERT_EQ(cut.count % static_cast<std::uint32_t>(rails), 0U) << bytes << " over " << rails;
+    }
+}
+
 TEST(ChunkBytes, TheSettingWins) {
   FabricOptions options;
   options.chunk_bytes = 5000;
@@ -95,6 +104,14 @@ TEST(RateMeter, SmallPutsDoNotLowerTheRate) {
   EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6);
 }
 
+TEST(RateMeter, SmallPutsAreNoFirstSample) {
+  RateMeter meter;
+  meter.completed(50'000, meter.posted(0), 100, false);
+  EXPECT_EQ(meter.bytes_per_second(), 0) << "2 MB/s would keep every large put away";
+  meter.completed(200'000, meter.posted(100'000), 10'000, true);
+  EXPECT_NEAR(meter.bytes_per_second(), 1e8, 1e6);
+}
+
 TEST(ChunkBytes, AreShortOnSlowRails) {
   const FabricOptions options;
   EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, 62.5e6), 32U * 1024);
@@ -144,6 +161,20 @@ TEST(ChooseRail, ASlowRailLeavesTheEndToTheFastOne) {
   const RailChoice rails[] = {{true, false, 1e9, 2000}, {true, true, 1e8, 0}};
   EXPECT_EQ(choose_rail(rails, 1000, 1000), -1);
   EXPECT_EQ(choose_rail(rails, 1000, 20'000), 1) << "in the middle of a put it helps";
+}
+
+TEST(ChooseRail, RatesThatAreAlikeGetEqualParts) {
+  // By the rates as they are, the second rail would get nine of sixteen chunks.
+  std::array<RailChoice, 2> rails{{{true, true, 90e6, 0}, {true, true, 110e6, 0}}};
+  std::array<int, 2> taken{};
+  for (std::uint64_t left = 16; left > 0; --left) {
+    const int rail = choose_rail(rails, 1000, left * 1000);
+    ASSERT_GE(rail, 0);
+    ++taken[static_cast<std::size_t>(rail)];
+    rails[static_cast<std::size_t>(rail)].in_flight_bytes += 1000;
+  }
+  EXPECT_EQ(taken[0], 8);
+  EXPECT_EQ(taken[1], 8);
 }
 
 TEST(ChooseRail, UnknownRatesAreEqual) {
