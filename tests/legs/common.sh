@@ -8,6 +8,8 @@ set -euo pipefail
 legs=$(dirname "${BASH_SOURCE[0]}")
 if [ "$(id -u)" = 0 ]; then
   export CCACHE_DIR=${ALLRAIL_CACHE:-/var/cache/allrail}/ccache
+  # Another clone finds what this one compiled: build directories are named alike in all of them.
+  export CCACHE_NOHASHDIR=1
 fi
 
 pass() { printf 'pass\t%s: %s\t\n' "$ALLRAIL_CHECK_LEG" "$1" >>"$ALLRAIL_CHECK_RESULTS"; }

@@ -145,9 +145,9 @@ class Tree(unittest.TestCase):
     def test_header_that_needs_another_is_found(self):
         compiler = [os.environ.get("TIDY_CXX", "c++")]
         self.write("shm/good.hpp", "#pragma once\n#include <string>\nstd::string good();\n")
-        self.assertEqual(tidy.check_headers(self.root, compiler), 0)
+        self.assertEqual(tidy.check_headers(self.root, self.root + "/work", compiler), 0)
         self.write("shm/bad.hpp", "#pragma once\nstd::string bad();\n")
-        self.assertEqual(tidy.check_headers(self.root, compiler), 1)
+        self.assertEqual(tidy.check_headers(self.root, self.root + "/work", compiler), 1)
 
 
 if __name__ == "__main__":

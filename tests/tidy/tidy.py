@@ -1,7 +1,7 @@
 """Checks over the source tree that no compiler makes.
 
     tidy.py check ROOT                 every check below over every file
-    tidy.py headers ROOT COMPILER...   every header compiles alone
+    tidy.py headers ROOT WORK COMPILER...   every header compiles alone; WORK is kept
 
 Each check is a function `(path, text) -> [problem, ...]`; the path is relative to ROOT.
 """
@@ -245,34 +245,29 @@ def library_flags() -> list[str]:
     return output.split()
 
 
-def compile_header(root: str, compiler: list[str], path: str) -> str:
-    """Empty, or what the compiler said about a file that holds nothing but this include."""
-    command = [
-        *compiler,
-        "-std=c++20",
-        "-fsyntax-only",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-I",
-        root,
-        "-I",
-        os.path.join(root, "include"),
-        "-x",
-        "c++",
-        "-",
-    ]
-    done = subprocess.run(
-        command, input=f'#include "{path}"\n', text=True, capture_output=True, check=False
-    )
+def compile_header(root: str, work: str, compiler: list[str], path: str) -> str:
+    """Empty, or what the compiler said about a file that holds nothing but this include.
+
+    Paths are relative and files stay where they are, so that a compiler cache knows them again.
+    """
+    source = os.path.join(work, path + ".cpp")
+    os.makedirs(os.path.dirname(source), exist_ok=True)
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(f'#include "{path}"\n')
+    root = os.path.relpath(root, work)
+    include = ["-I", root, "-I", os.path.join(root, "include")]
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    command = [*compiler, "-std=c++20", *warnings, *include, "-c", path + ".cpp", "-o", path + ".o"]
+    done = subprocess.run(command, cwd=work, text=True, capture_output=True, check=False)
     return "" if done.returncode == 0 else f"{path} does not compile alone:\n{done.stderr}"
 
 
-def check_headers(root: str, compiler: list[str]) -> int:
+def check_headers(root: str, work: str, compiler: list[str]) -> int:
     compiler = [*compiler, *library_flags()]
     headers = [path for path in all_files(root) if path.endswith(".hpp")]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        failures = [f for f in pool.map(lambda h: compile_header(root, compiler, h), headers) if f]
+        outcomes = pool.map(lambda h: compile_header(root, work, compiler, h), headers)
+        failures = [outcome for outcome in outcomes if outcome]
     print("\n".join(failures) or f"tidy: {len(headers)} headers compile alone")
     return 1 if failures or not headers else 0
 
@@ -281,7 +276,7 @@ def main() -> int:
     if sys.argv[1:2] == ["check"]:
         return check_tree(sys.argv[2])
     if sys.argv[1:2] == ["headers"]:
-        return check_headers(sys.argv[2], sys.argv[3:])
+        return check_headers(sys.argv[2], sys.argv[3], sys.argv[4:])
     print(__doc__)
     return 2
 
