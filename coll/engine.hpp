@@ -88,6 +88,7 @@ class Engine {
   void check_local_ranks();
   void check_deadlines();
   void warn_if_long(std::int64_t now_ns);
+  int late_rank();
   void sleep(bool rails);
 
   // engine_errors.cpp

@@ -136,7 +136,7 @@ void Engine::share_progress() {
 void Engine::check_deadlines() {
   for (const CallRun* call = front_; call != nullptr; call = call->next) {
     if (!call->deadline.passed()) continue;
-    const int awaited = active_count_ > 0 ? active(0).awaited_rank() : -1;
+    const int awaited = late_rank();
     const char* const operation = operation_name(call->plan->description().operation);
     if (call->abandoned) {
       die(Code::Aborted, awaited,
@@ -156,8 +156,15 @@ void Engine::warn_if_long(std::int64_t now_ns) {
   next_warning_ns_ = now_ns + 10 * kWarnAfterNs;
   base::log_warning("waiting for {} s in {} for {}; nothing says that it died",
                     (now_ns - waiting_since_ns_) / 1'000'000'000,
-                    operation_name(front_->plan->description().operation),
-                    name_of(active_count_ > 0 ? active(0).awaited_rank() : -1));
+                    operation_name(front_->plan->description().operation), name_of(late_rank()));
+}
+
+/// Who holds this rank up: the control plane may know of one that those wait for whom this rank
+/// waits for.
+int Engine::late_rank() {
+  const int known = team_.segment->late_rank();
+  if (known >= 0 && known != team_.rank) return known;
+  return active_count_ > 0 ? active(0).awaited_rank() : -1;
 }
 
 void Engine::check_local_ranks() {

@@ -15,6 +15,8 @@ void NodeControl::set_abort(const transport::AbortCause& cause) {
   segment_.set_abort(cause.code, cause.peer, cause.text);
 }
 
+void NodeControl::set_late(int rank) { segment_.set_late_rank(rank); }
+
 void NodeControl::read_progress(std::vector<transport::LocalProgress>& progress) {
   using State = transport::LocalProgress::State;
   for (std::size_t local = 0; local < progress.size(); ++local) {
@@ -36,6 +38,7 @@ void NodeControl::read_progress(std::vector<transport::LocalProgress>& progress)
     one.in_call = call.entered_ns != 0;
     one.stamp = call.stamp;
     one.sequence = one.in_call ? call.sequence : 0;
+    one.last = call.sequence;
   }
 }
 

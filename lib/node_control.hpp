@@ -16,6 +16,7 @@ class NodeControl final : public transport::LocalNode {
   bool aborted() override;
   transport::AbortCause abort_cause() override;
   void set_abort(const transport::AbortCause& cause) override;
+  void set_late(int rank) override;
   void read_progress(std::vector<transport::LocalProgress>& progress) override;
 
  private:

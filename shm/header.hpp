@@ -28,6 +28,9 @@ struct SegmentHeader {
   /// cannot run membarrier(2) counts as a sleeper for ever.
   alignas(128) std::atomic<std::uint32_t> sleepers;
 
+  /// The rank that holds others up, plus 1; 0: not known. The control plane writes it.
+  alignas(128) std::atomic<std::int32_t> late_rank;
+
   alignas(128) std::atomic<std::uint32_t> abort_state;  // an AbortState
   std::int32_t abort_code;
   std::int32_t abort_peer;

@@ -164,6 +164,14 @@ int NodeSegment::attached_count() const noexcept {
   return header().attached.load(std::memory_order_acquire);
 }
 
+void NodeSegment::set_late_rank(int rank) const noexcept {
+  header().late_rank.store(rank + 1, std::memory_order_relaxed);
+}
+
+int NodeSegment::late_rank() const noexcept {
+  return header().late_rank.load(std::memory_order_relaxed) - 1;
+}
+
 SegmentHeader& NodeSegment::header() const noexcept {
   return *std::launder(reinterpret_cast<SegmentHeader*>(base_ + kHeaderOffset));
 }

@@ -100,6 +100,10 @@ class NodeSegment {
   /// The first cause; waits a moment for a writer that is between claiming and telling it.
   AbortRecord abort_record() const;
 
+  /// The rank that holds others up, or -1: nobody is known to. For texts only.
+  void set_late_rank(int rank) const noexcept;
+  int late_rank() const noexcept;
+
   SegmentHeader& header() const noexcept;
 
  private:

@@ -86,7 +86,8 @@ void check_stream(std::span<const std::byte> input) {
 
 std::vector<Bytes> seeds() {
   const Bytes cause = control::encode(AbortCause{3, 1, "rank 1 died"});
-  const Bytes beat = control::encode(control::Heartbeat{{{1, 7, 0x1234}, {2, 8, 0x5678}}});
+  const Bytes beat =
+      control::encode(control::Heartbeat{{{1, 7, 0x1234}, {2, 8, 0x5678}}, {3, 6, 100}});
   const Bytes bye = control::encode(control::Goodbye{});
   std::vector<Bytes> all;
   Bytes stream;

@@ -237,6 +237,8 @@ void ControlPlaneState::on_message(Neighbour& from, const control::Message& mess
     learn(*cause);
   } else if (const auto* heartbeat = std::get_if<control::Heartbeat>(&message)) {
     if (const auto different = calls_.compare(heartbeat->waits)) learn(*different);
+    for (const control::Wait& wait : heartbeat->waits) late_.wanted(wait.sequence);
+    late_.heard(heartbeat->late, base::now_ns());
   } else if (std::holds_alternative<control::Goodbye>(message)) {
     from.mark_left();
   }
@@ -277,10 +279,15 @@ void ControlPlaneState::learn(const AbortCause& cause) {
 void ControlPlaneState::check_calls(std::int64_t now_ns) {
   if (cause_) return;
   if (const auto different = calls_.observe(progress_, now_ns)) return learn(*different);
+  late_.observe(progress_);
   if (now_ns < next_heartbeat_ns_) return;
   next_heartbeat_ns_ = now_ns + options_.heartbeat_ms * kMs;
-  if (calls_.waits().empty()) return;
-  const std::vector<std::byte> message = control::encode(control::Heartbeat{calls_.waits()});
+  for (const control::Wait& wait : calls_.waits()) late_.wanted(wait.sequence);
+  const auto late = late_.late(now_ns);
+  local_.set_late(late ? late->rank : -1);
+  if (calls_.waits().empty() && !late) return;
+  const std::vector<std::byte> message =
+      control::encode(control::Heartbeat{calls_.waits(), late.value_or(control::LateRank{})});
   for (const auto& neighbour : neighbours_) neighbour->send_if_idle(message);
 }
 

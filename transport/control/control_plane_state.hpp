@@ -11,6 +11,7 @@
 #include "transport/control/call_watch.hpp"
 #include "transport/control/control_plane.hpp"
 #include "transport/control/event_loop.hpp"
+#include "transport/control/late_rank.hpp"
 #include "transport/control/neighbour.hpp"
 
 namespace allrail::transport {
@@ -62,6 +63,7 @@ class ControlPlaneState {
   std::vector<WatchedProcess> processes_;
   std::vector<std::unique_ptr<control::Neighbour>> neighbours_;
   control::CallWatch calls_;
+  control::LateWatch late_;
   std::vector<LocalProgress> progress_;
   std::optional<AbortCause> cause_;
   bool said_goodbye_ = false;

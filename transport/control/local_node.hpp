@@ -22,6 +22,7 @@ struct LocalProgress {
   bool in_call = false;
   std::uint64_t sequence = 0;  // the call it is in, or was in last; 0: none, or just changing
   std::uint64_t stamp = 0;     // of that call
+  std::uint64_t last = 0;      // the call it is in or was in last; 0: none, or just changing
 };
 
 /// All functions are called from the helper thread and must not block.
@@ -32,6 +33,8 @@ class LocalNode {
   virtual AbortCause abort_cause() = 0;
   /// Without effect if there is a cause already.
   virtual void set_abort(const AbortCause& cause) = 0;
+  /// The rank that holds others up, or -1: for the texts of warnings and timeouts.
+  virtual void set_late(int rank) = 0;
   /// Fills in one entry per local rank, in the order of the processes that the control plane was
   /// given. `progress` has that size already.
   virtual void read_progress(std::vector<LocalProgress>& progress) = 0;

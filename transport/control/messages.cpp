@@ -68,7 +68,8 @@ class Reader {
 };
 
 constexpr std::size_t kWaitBytes = 4 + 8 + 8;
-static_assert(1 + 1 + kMaxWaits * kWaitBytes <= kMaxMessageBytes);
+constexpr std::size_t kLateBytes = 4 + 8 + 4;
+static_assert(1 + 1 + kMaxWaits * kWaitBytes + kLateBytes <= kMaxMessageBytes);
 static_assert(1 + 8 + kMaxCauseBytes <= kMaxMessageBytes);
 
 std::optional<Message> decode_abort(Reader& reader) {
@@ -83,7 +84,7 @@ std::optional<Message> decode_abort(Reader& reader) {
 
 std::optional<Message> decode_heartbeat(Reader& reader) {
   const std::size_t count = reader.number<std::uint8_t>();
-  if (count > kMaxWaits || reader.left() != count * kWaitBytes) return std::nullopt;
+  if (count > kMaxWaits || reader.left() != count * kWaitBytes + kLateBytes) return std::nullopt;
   Heartbeat heartbeat;
   for (std::size_t index = 0; index < count; ++index) {
     Wait wait;
@@ -92,6 +93,9 @@ std::optional<Message> decode_heartbeat(Reader& reader) {
     wait.stamp = reader.number<std::uint64_t>();
     heartbeat.waits.push_back(wait);
   }
+  heartbeat.late.rank = reader.number<std::int32_t>();
+  heartbeat.late.sequence = reader.number<std::uint64_t>();
+  heartbeat.late.age_ms = reader.number<std::uint32_t>();
   if (!reader.complete()) return std::nullopt;
   return heartbeat;
 }
@@ -115,6 +119,9 @@ std::vector<std::byte> encode(const Heartbeat& heartbeat) {
     writer.number(heartbeat.waits[index].sequence);
     writer.number(heartbeat.waits[index].stamp);
   }
+  writer.number(static_cast<std::int32_t>(heartbeat.late.rank));
+  writer.number(heartbeat.late.sequence);
+  writer.number(heartbeat.late.age_ms);
   return writer.finish();
 }
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "transport/control/late_rank.hpp"
 #include "transport/control/local_node.hpp"
 
 namespace allrail::transport::control {
@@ -29,6 +30,7 @@ struct Wait {
 
 struct Heartbeat {
   std::vector<Wait> waits;  // at most kMaxWaits
+  LateRank late{};          // rank -1: nobody is known to be
 };
 struct Goodbye {};
 /// A type that this version does not know: a newer peer may send it.

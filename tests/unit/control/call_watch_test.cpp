@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kWaitNs = 200;
 
 LocalProgress in_call(int rank, std::uint64_t sequence, std::uint64_t stamp, bool in = true) {
-  return {rank, LocalProgress::State::Active, in, sequence, stamp};
+  return {rank, LocalProgress::State::Active, in, sequence, stamp, sequence};
 }
 
 TEST(CallWatchTest, only_long_waits_are_told_and_equal_ones_once) {

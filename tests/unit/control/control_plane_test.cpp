@@ -225,6 +225,29 @@ TEST_F(ControlPlaneTest, equal_calls_and_slow_ranks_are_fine) {
   EXPECT_FALSE(any_aborted());
 }
 
+TEST_F(ControlPlaneTest, every_node_learns_who_is_late) {
+  start(8);
+  const std::int64_t now_ns = base::now_ns();
+  for (int at = 0; at < 8; ++at) {
+    for (int local = 0; local < 2; ++local) {
+      shm::enter_call(node(at).segment().line(local), 9, 77, now_ns);
+    }
+  }
+  shm::RankLine& late = node(5).segment().line(1);
+  shm::enter_call(late, 8, 70, now_ns);
+  shm::leave_call(late);
+  EXPECT_TRUE(within(5s, [&] {
+    return std::ranges::all_of(nodes_,
+                               [](const auto& one) { return one->segment().late_rank() == 11; });
+  }));
+  shm::enter_call(late, 9, 77, now_ns);
+  EXPECT_TRUE(within(10s, [&] {
+    return std::ranges::all_of(nodes_,
+                               [](const auto& one) { return one->segment().late_rank() == -1; });
+  }));
+  EXPECT_FALSE(any_aborted());
+}
+
 TEST_F(ControlPlaneTest, strangers_are_no_trouble) {
   start(2);
   const auto target = decode_endpoint(std::span(peers_[1].address).first(kEndpointBytes));

@@ -27,6 +27,7 @@ class SegmentNode : public LocalNode {
   void set_abort(const AbortCause& cause) override {
     segment_.set_abort(cause.code, cause.peer, cause.text);
   }
+  void set_late(int rank) override { segment_.set_late_rank(rank); }
   void read_progress(std::vector<LocalProgress>& progress) override {
     for (std::size_t index = 0; index < progress.size(); ++index) {
       const shm::RankLine& line = segment_.line(static_cast<int>(index));
@@ -36,6 +37,7 @@ class SegmentNode : public LocalNode {
       progress[index].in_call = call.entered_ns != 0;
       progress[index].sequence = call.sequence;
       progress[index].stamp = call.stamp;
+      progress[index].last = call.sequence;
     }
   }
 

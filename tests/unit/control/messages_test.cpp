@@ -35,12 +35,14 @@ TEST(MessagesTest, a_long_cause_is_cut) {
 TEST(MessagesTest, heartbeats_come_back) {
   Heartbeat heartbeat;
   for (int rank = 0; rank < 40; ++rank) heartbeat.waits.push_back({rank, 1ULL << 40, ~0ULL - rank});
+  heartbeat.late = {7, 1ULL << 41, 1999};
   const auto bytes = encode(heartbeat);
   ASSERT_TRUE(length_of(bytes).has_value());
   const auto message = decode(body(bytes));
   ASSERT_TRUE(message.has_value());
   heartbeat.waits.resize(kMaxWaits);
   EXPECT_EQ(std::get<Heartbeat>(*message).waits, heartbeat.waits);
+  EXPECT_EQ(std::get<Heartbeat>(*message).late, heartbeat.late);
 }
 
 TEST(MessagesTest, goodbyes_come_back_and_unknown_types_are_known_as_such) {
