@@ -28,6 +28,18 @@ for algorithm in direct bruck smp-recursive-doubling; do
   allgather 3 3 --sizes 8:2M --factor 64 --iterations 3 --algorithm "$algorithm"
 done
 
+# What calls take of the system: a small one rings one doorbell, which is a write() of the provider,
+# and allocates nothing; of large ones it is told. Half of the calls that are counted are barriers.
+for counted in "64 200" "262144 40" "1048576 20"; do
+  read -r bytes calls <<<"$counted"
+  timeout 100 /build/launcher/run/allrail-run -n 2 --nodes 2 \
+    /build/tests/multiprocess/collectives/count-probe quiet bytes="$bytes" calls="$calls" \
+    >/tmp/count.log || fail "counting system calls of $bytes bytes: $(cat /tmp/count.log)"
+  echo "allgather of $bytes bytes: $(cat /tmp/count.log)"
+  [ "$bytes" = 64 ] || continue
+  [ "$(grep -Ec 'allocations 0 .* fewest-sends 1[01] ' /tmp/count.log)" = 2 ] ||
+    fail "a small call allocates, or sends more than once: $(cat /tmp/count.log)"
+done
 
 ALLRAIL_CONNECT=direct allgather 4 2 --sizes 8:512K --factor 16 --iterations 5
 # One port of two has no address any more: its rail connects without one, the other's as before.
