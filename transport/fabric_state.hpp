@@ -200,7 +200,7 @@ class FabricState : public RailEvents {
   bool chunk_wanted(int rail, int peer, std::uint32_t immediate) override;
   void chunk_arrived(int rail, int peer, std::uint32_t immediate, std::uint32_t bytes) override;
   void chunks_completed(int rail, int peer, int count) override;
-  void control_arrived(int rail, int peer, std::span<const std::byte> message) override;
+  void control_arrived(int rail, int peer, std::span<const std::byte> bytes) override;
   void owe_state(Peer& peer);
   void take_goodbye(Peer& peer);
   void send_owed();
