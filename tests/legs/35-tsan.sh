@@ -2,7 +2,7 @@
 # Thread sanitizer over the tests with threads in one process.
 # Limit: 2700 s
 . tests/legs/common.sh
-try "configure" configure build-tsan -Dtests=true -Dbuildtype=debugoptimized -Dwerror=false \
-  -Db_sanitize=thread
+try "configure" configure build-tsan -Dtests=true -Dbuildtype=debugoptimized -Doptimization=1 \
+  -Dwerror=false -Db_sanitize=thread
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 run_tests build-tsan unit conformance

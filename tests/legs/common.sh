@@ -76,10 +76,13 @@ run_tests() {
 # Makes the Debian 13 build or brings it up to date: a leg that runs alone may find an old one.
 build_in_lab() {
   tests/lab/rootfs || return 1
+  # shellcheck disable=SC2016 # The shell inside expands these.
   tests/lab/enter bash -c '
     . tests/legs/common.sh
     export CCACHE_DIR=/ccache
-    configure /build -Dtests=true -Dbuildtype=debugoptimized && ninja -C /build'
+    configure /build -Dtests=true -Dbuildtype=debugoptimized &&
+      ninja -C /build perf/allrail-bench perf/allrail-info launcher/run/allrail-run \
+        $(python3 tests/legs/suite_targets.py /build conformance multiprocess)'
 }
 
 # Says why the lab cannot run on this machine, or nothing.
