@@ -11,8 +11,17 @@ namespace allrail::coll {
 enum class Operation : std::uint32_t { Barrier = 1, Allgather = 2, Allgatherv = 3, Allocate = 4 };
 const char* operation_name(Operation operation) noexcept;
 
-/// What a call receives into; the same on all ranks.
-enum class MemoryKind : std::uint32_t { Ordinary = 0, Buffer = 1 };
+/// What a call receives into; the same on all ranks. A NodeBuffer that the rails could not register
+/// is a kind of its own.
+enum class MemoryKind : std::uint32_t {
+  Ordinary = 0,
+  Buffer = 1,
+  NodeBuffer = 2,
+  CopiedNodeBuffer = 3
+};
+constexpr bool is_node_shared(MemoryKind kind) noexcept {
+  return kind == MemoryKind::NodeBuffer || kind == MemoryKind::CopiedNodeBuffer;
+}
 
 /// What a rank said it was doing: enough to name the difference when two ranks disagree.
 struct CallDescription {

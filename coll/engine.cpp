@@ -81,14 +81,15 @@ void Engine::begin(CallRun& run) {
     call.keep_alive = plan.schedule(run.begun);
     call.schedule = call.keep_alive.get();
   }
+  call.flag_stamp = run.buffers.place == 0 ? call.stamp : mix(call.stamp, run.buffers.place);
   const std::uint64_t offset = run.begun * plan.slice_bytes();
   call.buffers.send = run.buffers.send + offset;
   call.buffers.receive = run.buffers.receive + offset;
   call.description = plan.description();
   call.slot = slots_.take(plan.slot_bytes(), call.number);
   if (plan.zero_copy()) {
-    const bool in_buffer = run.buffers.window != nullptr;
-    call.window = in_buffer ? run.buffers.window : &run.registration.window();
+    const bool is_registered = run.buffers.window != nullptr;
+    call.window = is_registered ? run.buffers.window : &run.registration.window();
     call.window_offset = run.buffers.window_offset;
     call.slice_offset = offset;
   }
@@ -152,7 +153,9 @@ bool Engine::leave_front() {
     // What lies in slot memory may be read by the rails later, but only a call makes progress for
     // sure: so it ends when everything of it has left this process.
     if (!fabric->flushed(call.last_number)) return false;
-    if (plan.description().bytes >= kAcknowledgeAtOnceBytes) fabric->flush_acknowledgements();
+    // Peers wait for them where they put out of user memory.
+    const bool at_once = plan.zero_copy() || plan.description().bytes >= kAcknowledgeAtOnceBytes;
+    if (at_once) fabric->flush_acknowledgements();
     done_counts_.refresh_mine();
     // Those who put here without hearing of us by the way, such as a ring's other neighbour.
     for (const int peer : plan.peers()) {

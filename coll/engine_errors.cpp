@@ -11,8 +11,11 @@ std::string describe(const CallDescription& call) {
   const auto table = allgather::algorithms();
   const std::string_view algorithm =
       call.algorithm < table.size() ? table[call.algorithm].name : "an unknown algorithm";
+  const char* const memory = is_node_shared(call.memory)         ? " into a NodeBuffer"
+                             : call.memory == MemoryKind::Buffer ? " into a Buffer"
+                                                                 : "";
   return fmt::format("{} of {} bytes per rank by {}{}", operation_name(call.operation), call.bytes,
-                     algorithm, call.memory == MemoryKind::Buffer ? " into a Buffer" : "");
+                     algorithm, memory);
 }
 
 }  // namespace
@@ -21,7 +24,12 @@ void Engine::report_mismatch(const CallMismatch& mismatch, const Call& mine) {
   const BlockHeader& theirs = mismatch.theirs;
   const std::string what =
       theirs.description.algorithm == 0 && theirs.description.bytes == 0 && theirs.stamp == 0
-          ? std::string("another operation, size, root, algorithm or kind of memory")
+          ? fmt::format(
+                "another operation, size, root, algorithm or kind of memory{}",
+                is_node_shared(mine.description.memory)
+                    ? ", or names another NodeBuffer, offset in it or displacements than the "
+                      "rest of its node"
+                    : "")
           : describe(theirs.description);
   die(Code::Mismatch, mismatch.peer,
       fmt::format("call {} differs between ranks: rank {} makes {}, rank {} makes {} (call {}); "

@@ -24,6 +24,7 @@ void Execution::start(Call&& call) {
   next_step_ = next_await_ = 0;
   puts_left_ = 0;
   token_of_ = -1;
+  told_what_arrived_ = false;
   stamp_offset_ = UINT64_MAX;
   mismatch_ = {};
   await_numbers_.clear();
@@ -82,11 +83,13 @@ bool Execution::run_step(const Step& step, bool in_turn) {
       return await(step);
     case StepKind::Publish:
       shm::raise(*team_.segment, call_.slot.number, team_.local_rank,
-                 shm::flag_value(call_.number, step.stage), call_.stamp,
+                 shm::flag_value(call_.number, step.stage), call_.flag_stamp,
                  context_.done_counts.mine());
       return true;
     case StepKind::AwaitLocal:
       return await_local(step);
+    case StepKind::AwaitSent:
+      return await_sent();
   }
   return true;
 }
@@ -133,8 +136,9 @@ void Execution::stamp(const Step& step) {
 
 const ReadyToken* Execution::token_of(int peer) {
   if (token_of_ == peer) return &token_;
-  const std::byte* token =
-      slot_ + kTokenBytes * static_cast<std::uint64_t>(peer + 1) + schedule::kHeaderBytes;
+  const std::byte* token = slot_ +
+                           kTokenBytes * static_cast<std::uint64_t>(team_.node_of(peer) + 1) +
+                           schedule::kHeaderBytes;
   if (!read_token(std::span<const std::byte, kTokenBodyBytes>(token, kTokenBodyBytes), token_)) {
     mismatch_.peer = peer;  // its token makes no sense: a call that is not ours
     return nullptr;
@@ -226,13 +230,21 @@ void Execution::note_sender(const Step& step) {
 bool Execution::await_local(const Step& step) {
   const shm::Flag& flag = team_.segment->flag(call_.slot.number, step.peer);
   if (!shm::reached(flag, shm::flag_value(call_.number, step.stage))) return false;
-  if (flag.stamp.load(std::memory_order_relaxed) != call_.stamp) {
+  if (flag.stamp.load(std::memory_order_relaxed) != call_.flag_stamp) {
     mismatch_.peer = team_.roster->rank_of_local(step.peer);
     mismatch_.theirs.call = call_.number;
     return false;
   }
   context_.done_counts.note_local(step.peer, flag.done.load(std::memory_order_relaxed));
   return true;
+}
+
+bool Execution::await_sent() {
+  if (user_memory_free()) return true;
+  // The peers may wait for the same: nobody is left to say what arrived by the way.
+  if (!told_what_arrived_) team_.fabric->flush_acknowledgements();
+  told_what_arrived_ = true;
+  return false;
 }
 
 bool Execution::user_memory_free() const {
@@ -268,6 +280,11 @@ int Execution::awaited_rank() const {
       return step.peer;
     case StepKind::AwaitLocal:
       return team_.roster->rank_of_local(step.peer);
+    case StepKind::AwaitSent:
+      for (const UserPut& put : user_puts_) {
+        if (!team_.fabric->completed(put.peer, put.number)) return put.peer;
+      }
+      return -1;
     default:
       return -1;
   }

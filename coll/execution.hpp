@@ -31,6 +31,7 @@ struct Call {
   Buffers buffers;
   std::uint64_t number = 0;
   std::uint64_t stamp = 0;
+  std::uint64_t flag_stamp = 0;  // in flags: what the ranks of a node agree on besides
   CallDescription description;
   SlotUse slot;
   // That the receive buffer lies in; zero-copy only.
@@ -86,6 +87,7 @@ class Execution {
   bool put_locally(const schedule::Step& step);
   bool await(const schedule::Step& step);
   bool await_local(const schedule::Step& step);
+  bool await_sent();
   void note_sender(const schedule::Step& step);
   void note_all_headers();
   bool header_matches(const schedule::Step& step);
@@ -112,6 +114,7 @@ class Execution {
     std::uint64_t number;
   };
   std::vector<UserPut> user_puts_;  // puts out of user memory
+  bool told_what_arrived_ = false;  // before this rank waits for such words itself
   ReadyToken token_;
   int token_of_ = -1;
   CallMismatch mismatch_;

@@ -29,6 +29,9 @@ namespace {
 
 // A zero-copy put is one put of the fabric, which has at most 1,024 chunks of up to 1 MiB.
 constexpr std::uint64_t kLargestPutBytes = std::uint64_t{512} << 20;
+// A pair can have 256 puts queued: a transfer that is cut into more would stand still before its
+// awaits, as its peer would.
+constexpr std::uint64_t kMostRunsPerTransfer = 64;
 
 const allgather::Algorithm& algorithm_named(const std::string& name) {
   const allgather::Algorithm* found = allgather::find_algorithm(name);
@@ -50,18 +53,19 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
     : roster_(roster),
       algorithm_(algorithm_named(request.algorithm)),
       ports_(request.ports),
-      leaders_(request.leaders),
+      leaders_(is_node_shared(request.memory) ? 1 : request.leaders),
       blocks_(request.bytes),
       largest_block_(*std::ranges::max_element(request.bytes)) {
   if (request.displaced) receive_offsets_ = request.receive_offsets;
-  const bool in_buffer = request.memory == MemoryKind::Buffer;
-  zero_copy_ = algorithm_.zero_copy && roster.largest_node() == 1 && roster.nodes() > 1 &&
-               !request.displaced &&
-               largest_block_ >=
-                   (in_buffer ? limits.buffer_threshold_bytes : limits.zero_copy_threshold_bytes);
+  const schedule::NodeMap map = roster.map();
+  node_shared_ = is_node_shared(request.memory);
+  straight_ = node_shared_ && goes_straight_to_nodes(request, map, limits);
+  zero_copy_ = node_shared_ ? straight_ && map.nodes() > 1 : goes_straight(request, map, limits);
   registered_bytes_ =
-      in_buffer ? largest_block_
-                : std::accumulate(request.bytes.begin(), request.bytes.end(), largest_block_);
+      node_shared_ ? 0
+      : request.memory == MemoryKind::Buffer
+          ? largest_block_
+          : std::accumulate(request.bytes.begin(), request.bytes.end(), largest_block_);
   copies_because_of_limit_ = zero_copy_ && registered_bytes_ > limits.registered_bytes;
   zero_copy_ = zero_copy_ && !copies_because_of_limit_;
   description_.bytes = largest_block_;
@@ -75,7 +79,6 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   hash_ = mix(hash_, zero_copy_ ? 1 : 0);
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.ports) << 32 |
                          static_cast<std::uint64_t>(request.leaders));
-  const schedule::NodeMap map = roster.map();
   choose_slices(map, limits);
   schedule::Schedule first = make_schedule(map, 0);
   first.steps.shrink_to_fit();
@@ -89,6 +92,28 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   peers_.shrink_to_fit();
   keep_what_later_slices_need();
+}
+
+bool CallPlan::goes_straight(const PlanRequest& request, const schedule::NodeMap& map,
+                             const PlanLimits& limits) const {
+  return algorithm_.zero_copy && roster_.largest_node() == 1 && map.nodes() > 1 &&
+         !request.displaced &&
+         largest_block_ >= (request.memory == MemoryKind::Buffer
+                                ? limits.buffer_threshold_bytes
+                                : limits.zero_copy_threshold_bytes);
+}
+
+bool CallPlan::goes_straight_to_nodes(const PlanRequest& request, const schedule::NodeMap& map,
+                                      const PlanLimits& limits) const {
+  if (map.nodes() == 1) return true;  // no rail and no slot is needed
+  if (request.memory != MemoryKind::NodeBuffer || request.displaced ||
+      !allgather::is_straight_between_nodes(algorithm_) ||
+      largest_block_ * static_cast<std::uint64_t>(roster_.largest_node()) <
+          limits.node_buffer_threshold_bytes) {
+    return false;
+  }
+  const auto shape = schedule::packed_shape(map, request.bytes, ports_, 1);
+  return schedule::most_runs_per_transfer(algorithm_.exchange, shape) <= kMostRunsPerTransfer;
 }
 
 void CallPlan::keep_what_later_slices_need() {
@@ -105,7 +130,8 @@ void CallPlan::keep_what_later_slices_need() {
 
 std::uint64_t CallPlan::slot_bytes_for(const schedule::NodeMap& map,
                                        std::uint64_t slice_bytes) const {
-  if (zero_copy_) return kTokenBytes * static_cast<std::uint64_t>(map.ranks() + 1);
+  if (zero_copy_) return kTokenBytes * static_cast<std::uint64_t>(map.nodes() + 1);
+  if (straight_) return 0;
   std::vector<std::uint64_t> bytes(blocks_);
   for (auto& block : bytes) block = std::min(block, slice_bytes);
   const auto shape = schedule::packed_shape(map, std::move(bytes), ports_, leaders_);
@@ -121,7 +147,8 @@ std::uint64_t CallPlan::slot_bytes_for(const schedule::NodeMap& map,
 }
 
 void CallPlan::choose_slices(const schedule::NodeMap& map, const PlanLimits& limits) {
-  const std::uint64_t limit = zero_copy_ ? kLargestPutBytes : largest_block_;
+  // What goes straight into a NodeBuffer is cut into puts, not into slices.
+  const std::uint64_t limit = zero_copy_ && !straight_ ? kLargestPutBytes : largest_block_;
   slice_bytes_ = std::min(largest_block_, limit);
   if (slot_bytes_for(map, 0) > limits.large_slot_bytes) {
     base::fail(
@@ -160,9 +187,15 @@ schedule::Schedule CallPlan::make_schedule(const schedule::NodeMap& map,
   auto shape = schedule::packed_shape(map, std::move(whole), ports_, leaders_);
   if (!receive_offsets_.empty()) shape.receive_offsets = receive_offsets_;
   shape.bytes = std::move(bytes);
-  if (!zero_copy_) return allgather::make_schedule(algorithm_, shape, roster_.rank());
-  return with_ready_tokens(allgather::make_zero_copy_schedule(algorithm_, shape, roster_.rank()),
-                           map.ranks(), roster_.rank());
+  const int rank = roster_.rank();
+  if (straight_) {
+    schedule::Schedule bare =
+        allgather::make_node_shared_schedule(algorithm_, shape, rank, kLargestPutBytes);
+    return zero_copy_ ? with_ready_tokens(bare, map, rank) : bare;
+  }
+  if (node_shared_) return allgather::make_copied_node_shared_schedule(algorithm_, shape, rank);
+  if (!zero_copy_) return allgather::make_schedule(algorithm_, shape, rank);
+  return with_ready_tokens(allgather::make_zero_copy_schedule(algorithm_, shape, rank), map, rank);
 }
 
 std::shared_ptr<const schedule::Schedule> CallPlan::schedule(std::uint64_t slice) const {
@@ -181,55 +214,96 @@ void CallPlan::keep_all_slices() {
   kept_ = std::move(kept);
 }
 
-schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, int ranks, int rank) {
-  using schedule::Memory;
-  using schedule::Step;
-  using schedule::StepKind;
-  const auto token_of = [](int peer) { return kTokenBytes * static_cast<std::uint64_t>(peer + 1); };
-  const auto index_of = [](int peer) { return static_cast<std::size_t>(peer); };
-  schedule::Schedule result;
-  result.rounds = bare.rounds;
-  result.stages = bare.stages;
-  result.slot_bytes = kTokenBytes * static_cast<std::uint64_t>(ranks + 1);
+namespace {
 
-  std::vector<bool> told(static_cast<std::size_t>(ranks), false);
-  std::vector<bool> expects_token(static_cast<std::size_t>(ranks), false);
-  for (const Step& step : bare.steps) {
-    if (step.kind == StepKind::Put) expects_token[index_of(step.peer)] = true;
-  }
-  Step stamp;
-  stamp.kind = StepKind::Stamp;
-  stamp.to = Memory::Slot;
-  stamp.bytes = schedule::kHeaderBytes;
-  result.steps.push_back(stamp);
-  for (const Step& step : bare.steps) {
-    if (step.kind != StepKind::Await || told[index_of(step.peer)]) continue;
-    told[index_of(step.peer)] = true;
-    Step put;
-    put.kind = StepKind::Put;
-    put.from = put.to = Memory::Slot;
-    put.peer = step.peer;
-    put.to_offset = token_of(rank);
-    put.bytes = kTokenBytes;
-    result.steps.push_back(put);
-  }
-  for (const Step& step : bare.steps) {
-    const bool puts_to = step.kind == StepKind::Put;
-    // A peer sends its token before its data, so the token is awaited before the data too.
-    if ((puts_to || step.kind == StepKind::Await) && expects_token[index_of(step.peer)]) {
-      expects_token[index_of(step.peer)] = false;
-      Step await;
-      await.kind = StepKind::Await;
-      await.to = Memory::Slot;
-      await.peer = step.peer;
-      await.from_offset = await.to_offset = token_of(step.peer);
-      await.bytes = kTokenBytes;
-      await.round = step.round;
-      result.steps.push_back(await);
+/// Adds the steps of ready tokens to a schedule without them.
+class ReadyTokens {
+ public:
+  ReadyTokens(const schedule::Schedule& bare, const schedule::NodeMap& map, int rank)
+      : bare_(bare), map_(map), rank_(rank), expects_token_(nodes(), false) {
+    for (const Step& step : bare.steps) {
+      if (step.kind == StepKind::Put) expects_token_[node_of(step.peer)] = true;
     }
-    result.steps.push_back(step);
+    result_.rounds = bare.rounds;
+    result_.stages = bare.stages;
+    result_.slot_bytes = kTokenBytes * (nodes() + 1);
   }
-  return result;
+
+  schedule::Schedule run() {
+    const auto is = [this](StepKind kind) {
+      return std::ranges::find(bare_.steps, kind, &Step::kind) != bare_.steps.end();
+    };
+    const bool talks = is(StepKind::Put) || is(StepKind::Await);
+    if (talks && !is(StepKind::Stamp)) tell_peers();
+    for (const Step& step : bare_.steps) {
+      if (step.kind == StepKind::Stamp) {
+        tell_peers();
+        continue;
+      }
+      // A peer sends its token before its data, so the token is awaited before the data too.
+      if ((step.kind == StepKind::Put || step.kind == StepKind::Await) &&
+          expects_token_[node_of(step.peer)]) {
+        expects_token_[node_of(step.peer)] = false;
+        await_token(step);
+      }
+      result_.steps.push_back(step);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  using Step = schedule::Step;
+  using StepKind = schedule::StepKind;
+
+  std::size_t nodes() const { return static_cast<std::size_t>(map_.nodes()); }
+  std::size_t node_of(int peer) const {
+    return static_cast<std::size_t>(map_.node_of[static_cast<std::size_t>(peer)]);
+  }
+  std::uint64_t token_of(int peer) const { return kTokenBytes * (node_of(peer) + 1); }
+
+  void tell_peers() {
+    Step stamp;
+    stamp.kind = StepKind::Stamp;
+    stamp.to = schedule::Memory::Slot;
+    stamp.bytes = schedule::kHeaderBytes;
+    result_.steps.push_back(stamp);
+    std::vector<bool> told(nodes(), false);
+    for (const Step& step : bare_.steps) {
+      if (step.kind != StepKind::Await || told[node_of(step.peer)]) continue;
+      told[node_of(step.peer)] = true;
+      Step put;
+      put.kind = StepKind::Put;
+      put.from = put.to = schedule::Memory::Slot;
+      put.peer = step.peer;
+      put.to_offset = token_of(rank_);
+      put.bytes = kTokenBytes;
+      result_.steps.push_back(put);
+    }
+  }
+
+  void await_token(const Step& before) {
+    Step await;
+    await.kind = StepKind::Await;
+    await.to = schedule::Memory::Slot;
+    await.peer = before.peer;
+    await.from_offset = await.to_offset = token_of(before.peer);
+    await.bytes = kTokenBytes;
+    await.round = before.round;
+    result_.steps.push_back(await);
+  }
+
+  const schedule::Schedule& bare_;
+  const schedule::NodeMap& map_;
+  const int rank_;
+  std::vector<bool> expects_token_;  // by node
+  schedule::Schedule result_;
+};
+
+}  // namespace
+
+schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, const schedule::NodeMap& map,
+                                     int rank) {
+  return ReadyTokens(bare, map, rank).run();
 }
 
 }  // namespace allrail::coll

@@ -34,6 +34,8 @@ struct PlanLimits {
   // What a call may register of user memory with each rail; above it blocks are copied.
   std::uint64_t registered_bytes = UINT64_MAX;
   std::uint64_t buffer_threshold_bytes = UINT64_MAX;  // smallest block straight into a Buffer
+  // Smallest contribution of a node, all its blocks together, straight into a NodeBuffer.
+  std::uint64_t node_buffer_threshold_bytes = 0;
 };
 
 class CallPlan {
@@ -46,7 +48,7 @@ class CallPlan {
   /// agree.
   std::uint64_t hash() const { return hash_; }
   const CallDescription& description() const { return description_; }
-  /// Blocks go straight between user buffers, after ready tokens.
+  /// Blocks go straight between user buffers, or NodeBuffers, after ready tokens.
   bool zero_copy() const { return zero_copy_; }
   /// What a zero-copy call of this size may register with each rail: its result, unless that is a
   /// Buffer, and one block.
@@ -70,6 +72,11 @@ class CallPlan {
   const std::vector<int>& peers() const { return peers_; }
 
  private:
+  /// Straight between receive buffers, where the call would be copied through slots otherwise.
+  bool goes_straight(const PlanRequest& request, const schedule::NodeMap& map,
+                     const PlanLimits& limits) const;
+  bool goes_straight_to_nodes(const PlanRequest& request, const schedule::NodeMap& map,
+                              const PlanLimits& limits) const;
   /// What every rank has in one slice.
   std::vector<std::uint64_t> bytes_of_slice(std::uint64_t slice) const;
   schedule::Schedule make_schedule(const schedule::NodeMap& map, std::uint64_t slice) const;
@@ -89,6 +96,8 @@ class CallPlan {
   std::uint64_t registered_bytes_ = 0;
   bool copies_because_of_limit_ = false;
   bool zero_copy_ = false;
+  bool node_shared_ = false;  // received into a NodeBuffer,
+  bool straight_ = false;     // and nothing but tokens goes through the slot
   std::uint64_t hash_ = 0;
   CallDescription description_;
   std::uint64_t slices_ = 1;
@@ -100,8 +109,10 @@ class CallPlan {
 };
 
 /// The zero-copy schedule with its ready tokens: this rank tells every peer that will put into its
-/// receive buffer where that is, and awaits a peer's token before its first put there. Token i of
-/// the slot is from rank i - 1; token 0 is mine.
-schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, int ranks, int rank);
+/// receive buffer where that is, and awaits a peer's token before its first put there. Of a node
+/// one rank talks to others: token i of the slot is from node i - 1; token 0 is mine. It is told
+/// behind the Stamp where there is one, and at the beginning else.
+schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, const schedule::NodeMap& map,
+                                     int rank);
 
 }  // namespace allrail::coll

@@ -20,6 +20,9 @@ struct Buffers {
   const transport::RemoteWindow* window = nullptr;  // of the Buffer that `receive` lies in
   std::uint64_t window_offset = 0;                  // of `receive` in it
   bool send_is_registered = false;
+  // Of a NodeBuffer, what all ranks of a node must agree on besides: which one it is, where the
+  // result begins in it, and displacements. 0 for other memory.
+  std::uint64_t place = 0;
 };
 
 class Registration;

@@ -1,9 +1,12 @@
 // Memory that Allrail gives to its ranks: one file in /dev/shm per node and allocation, with a part
-// for each rank. All ranks learn together whether all of them have theirs.
+// for each rank, or the whole for all of them. All ranks learn together whether all of them have
+// theirs.
 #include <algorithm>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
@@ -18,6 +21,7 @@ struct Record {
   std::uint64_t bytes = 0;  // wanted
   std::uint64_t random = 0;
   Verdict verdict = Verdict::Done;
+  MemoryOwner owner = MemoryOwner::Rank;
 };
 
 std::uint64_t whole_pages(std::uint64_t bytes) {
@@ -40,8 +44,9 @@ std::size_t worst(const std::vector<Record>& records) {
 /// The memory of one allocation while it is made; gone again where it is not finished.
 class World::Allocation {
  public:
-  Allocation(World& world, std::uint64_t bytes) : world_(world) {
+  Allocation(World& world, std::uint64_t bytes, MemoryOwner owner) : world_(world) {
     mine_.bytes = bytes;
+    mine_.owner = owner;
     mine_.random = random_number();
   }
 
@@ -51,13 +56,18 @@ class World::Allocation {
 
   BufferTable::Entry make() {
     const std::vector<Record> wanted = exchange();
+    check_agreement(wanted);
     lay_out(wanted);
+    if (is_node_shared()) entry_.node_buffer = ++world_.node_buffers_;
     if (total_ > 0 && world_.team_.local_rank == 0) {
       attempt([this] { entry_.memory = shm::SharedMemory::create(name_, total_); });
     }
     // Others can attach only to what is there; where nobody does, this round is left out.
     if (world_.roster_.largest_node() > 1) agree();
     if (mine_.verdict == Verdict::Done && total_ > 0) attempt([this] { take(); });
+    // To register memory is to touch it, also the parts that other ranks reserve.
+    if (is_node_shared() && world_.roster_.largest_node() > 1) agree();
+    if (mine_.verdict == Verdict::Done && mine_.bytes > 0) attempt([this] { make_known(); });
     const std::vector<Record> found = agree();
     entry_.memory.unlink();
     if (found[worst(found)].verdict == Verdict::NotRegistered) give_up_registration(found);
@@ -73,15 +83,43 @@ class World::Allocation {
     return all;
   }
 
-  /// Where the parts of this node lie, in order of its ranks.
+  bool is_node_shared() const { return mine_.owner == MemoryOwner::Node; }
+
+  /// The same verdict on all ranks, since all have the same records.
+  void check_agreement(const std::vector<Record>& wanted) {
+    const Record& first = wanted.front();
+    for (std::size_t rank = 1; rank < wanted.size(); ++rank) {
+      const Record& other = wanted[rank];
+      const auto name = [](MemoryOwner owner) {
+        return owner == MemoryOwner::Node ? "allocate_node_shared" : "allocate";
+      };
+      if (other.owner == first.owner &&
+          (other.bytes == first.bytes || first.owner == MemoryOwner::Rank)) {
+        continue;
+      }
+      world_.engine_->die(
+          Code::Mismatch, static_cast<int>(rank),
+          fmt::format(
+              "rank 0 calls {} for {} bytes, rank {} calls {} for {} bytes; every rank must "
+              "make the same calls, and ask for a NodeBuffer of the same size",
+              name(first.owner), first.bytes, rank, name(other.owner), other.bytes));
+    }
+  }
+
+  /// Where the parts of this node lie, in order of its ranks. Of what the node shares, a part is
+  /// what a rank reserves.
   void lay_out(const std::vector<Record>& wanted) {
     const std::span<const int> ranks = world_.roster_.local_ranks();
     for (std::size_t local = 0; local < ranks.size(); ++local) {
-      const std::uint64_t bytes = wanted[static_cast<std::size_t>(ranks[local])].bytes;
+      const std::uint64_t bytes = part_bytes(wanted[static_cast<std::size_t>(ranks[local])].bytes,
+                                             total_, ranks.size() - local);
       // As much as that is nowhere; the sum of all parts may not overflow.
       constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() / 2;
       if (bytes > kMost / shm::kMaxNodeRanks) too_large_ = true;
-      if (static_cast<int>(local) == world_.team_.local_rank) offset_ = total_;
+      if (static_cast<int>(local) == world_.team_.local_rank) {
+        offset_ = total_;
+        part_bytes_ = bytes;
+      }
       if (!too_large_) total_ += whole_pages(bytes);
     }
     if (ranks.size() > 1) {
@@ -92,6 +130,13 @@ class World::Allocation {
       fail(fmt::format("the memory of a Buffer needs more bytes than there can be ({})",
                        mine_.bytes));
     }
+  }
+
+  /// What the next of `ranks_left` ranks has, behind `done` bytes.
+  std::uint64_t part_bytes(std::uint64_t wanted, std::uint64_t done, std::size_t ranks_left) const {
+    if (!is_node_shared()) return wanted;
+    const std::uint64_t left = wanted > done ? wanted - done : 0;
+    return ranks_left == 1 ? left : left / ranks_left / shm::kPageBytes * shm::kPageBytes;
   }
 
   template <class Action>
@@ -110,11 +155,16 @@ class World::Allocation {
 
   void take() {
     if (world_.team_.local_rank != 0) entry_.memory = shm::SharedMemory::attach(name_, total_);
-    entry_.memory.take(offset_, mine_.bytes);
-    entry_.mine = entry_.memory.bytes().subspan(offset_, mine_.bytes);
-    if (mine_.bytes == 0) return;
+    entry_.memory.take(offset_, part_bytes_);
+    entry_.mine = is_node_shared() ? entry_.memory.bytes().first(mine_.bytes)
+                                   : entry_.memory.bytes().subspan(offset_, mine_.bytes);
+  }
+
+  /// To the rails.
+  void make_known() {
     entry_.registered = true;
-    if (world_.fabric_ == nullptr) return;
+    const bool is_put_into = !is_node_shared() || world_.team_.local_rank == 0;
+    if (world_.fabric_ == nullptr || !is_put_into) return;
     const std::uint64_t kept = world_.buffers_->registered_bytes() + mine_.bytes;
     if (kept > world_.memory_.buffer_bytes) return refuse();
     try {
@@ -147,6 +197,7 @@ class World::Allocation {
 
   void unregister() {
     if (entry_.registered && world_.fabric_) world_.fabric_->unregister_window(entry_.window);
+    entry_.window = {};
     entry_.registered = false;
   }
 
@@ -166,18 +217,19 @@ class World::Allocation {
   std::string failure_;
   std::uint64_t total_ = 0;   // of all ranks of this node
   std::uint64_t offset_ = 0;  // of my part
+  std::uint64_t part_bytes_ = 0;
   bool too_large_ = false;
   BufferTable::Entry entry_;
 };
 
-BufferMemory World::allocate(std::size_t count, std::size_t element_bytes) {
+BufferMemory World::allocate(std::size_t count, std::size_t element_bytes, MemoryOwner owner) {
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
     bytes = std::numeric_limits<std::uint64_t>::max();
   }
-  BufferTable::Entry entry = Allocation(*this, bytes).make();
+  BufferTable::Entry entry = Allocation(*this, bytes, owner).make();
   if (entry.mine.empty()) return {};
   std::byte* const data = entry.mine.data();
   buffers_->add(std::move(entry));

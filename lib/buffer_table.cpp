@@ -18,12 +18,15 @@ const BufferTable::Entry* BufferTable::find(std::span<const std::byte> memory) c
   const Entry& entry = (--next)->second;
   const auto offset = static_cast<std::size_t>(memory.data() - entry.mine.data());
   const bool inside = offset < entry.mine.size() && memory.size() <= entry.mine.size() - offset;
-  return inside && entry.registered ? &entry : nullptr;
+  return inside && (entry.registered || entry.node_buffer != 0) ? &entry : nullptr;
 }
 
 std::uint64_t BufferTable::registered_bytes() const noexcept {
   std::uint64_t bytes = 0;
-  for (const auto& [begin, entry] : entries_) bytes += entry.registered ? entry.mine.size() : 0;
+  for (const auto& [begin, entry] : entries_) {
+    const bool held_here = entry.node_buffer == 0 || !entry.window.keys.empty();
+    bytes += entry.registered && held_here ? entry.mine.size() : 0;
+  }
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-// The Buffers of a communicator: where they lie, and what peers need to put into them.
+// The Buffers and NodeBuffers of a communicator: where they lie, and what peers need to put there.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,13 @@ namespace allrail {
 class BufferTable {
  public:
   struct Entry {
-    shm::SharedMemory memory;        // of all ranks of this node
-    std::span<std::byte> mine;       // the part that is this rank's Buffer
-    transport::RemoteWindow window;  // its keys; empty where the job has no rails
+    shm::SharedMemory memory;   // of all ranks of this node
+    std::span<std::byte> mine;  // this rank's Buffer, or the NodeBuffer
+    // Its keys; empty where the job has no rails, and of a NodeBuffer on ranks that do not lead.
+    transport::RemoteWindow window;
     // Not so where a rank may not lock as much: the same on all ranks.
     bool registered = false;
+    std::uint64_t node_buffer = 0;  // its number among the NodeBuffers; 0: it is a Buffer
   };
 
   /// Called before a Buffer is taken from the rails: nothing may use it afterwards.
@@ -34,9 +36,10 @@ class BufferTable {
 
   /// Takes a Buffer over that has a byte or more; unregisters and unmaps it in remove().
   void add(Entry entry);
-  /// The registered Buffer in which all of `memory` lies; null for ordinary memory.
+  /// The registered Buffer or the NodeBuffer in which all of `memory` lies; null for ordinary
+  /// memory.
   const Entry* find(std::span<const std::byte> memory) const noexcept;
-  /// Of all Buffers that live.
+  /// Of all Buffers and NodeBuffers that live, on this rank.
   std::uint64_t registered_bytes() const noexcept;
   /// The end of the Buffer that begins there. Without effect on other Buffers.
   void remove(const std::byte* data) noexcept;

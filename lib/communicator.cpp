@@ -47,7 +47,12 @@ Plan Communicator::plan_allgatherv_bytes(std::span<const std::byte> send, std::s
 }
 
 BufferMemory Communicator::allocate_bytes(std::size_t count, std::size_t element_bytes) {
-  return world_->allocate(count, element_bytes);
+  return world_->allocate(count, element_bytes, MemoryOwner::Rank);
+}
+
+BufferMemory Communicator::allocate_node_shared_bytes(std::size_t count,
+                                                      std::size_t element_bytes) {
+  return world_->allocate(count, element_bytes, MemoryOwner::Node);
 }
 
 std::vector<RailStatistics> Communicator::rail_statistics() { return world_->rail_statistics(); }

@@ -51,6 +51,8 @@ std::string describe_step(const schedule::Step& step) {
       return fmt::format("raise my flag to stage {}", step.stage);
     case StepKind::AwaitLocal:
       return fmt::format("await stage {} of local rank {}", step.stage, step.peer);
+    case StepKind::AwaitSent:
+      return "await that my puts need not be sent again";
   }
   return "?";
 }
@@ -67,9 +69,11 @@ std::vector<AlgorithmInfo> allgather_algorithms() {
 }
 
 Choice choose_allgather(const Communicator& communicator, std::uint64_t bytes_per_rank,
-                        const CallOptions& options, bool into_buffer) {
-  const auto memory = into_buffer ? coll::MemoryKind::Buffer : coll::MemoryKind::Ordinary;
-  const auto chosen = communicator.internals().select(bytes_per_rank, options, memory);
+                        const CallOptions& options, ResultMemory memory) {
+  const auto kind = memory == ResultMemory::Buffer       ? coll::MemoryKind::Buffer
+                    : memory == ResultMemory::NodeBuffer ? coll::MemoryKind::NodeBuffer
+                                                         : coll::MemoryKind::Ordinary;
+  const auto chosen = communicator.internals().select(bytes_per_rank, options, kind);
   return {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
 }
 

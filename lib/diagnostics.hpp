@@ -17,6 +17,9 @@ struct AlgorithmInfo {
 };
 ALLRAIL_API std::vector<AlgorithmInfo> allgather_algorithms();
 
+/// What a call receives into.
+enum class ResultMemory { Ordinary, Buffer, NodeBuffer };
+
 struct Choice {
   std::string algorithm;
   int ports = 1;
@@ -25,7 +28,8 @@ struct Choice {
 };
 /// What an allgather of this size would do on this communicator. Local.
 ALLRAIL_API Choice choose_allgather(const Communicator& communicator, std::uint64_t bytes_per_rank,
-                                    const CallOptions& options = {}, bool into_buffer = false);
+                                    const CallOptions& options = {},
+                                    ResultMemory memory = ResultMemory::Ordinary);
 
 /// A rail of this process that was or was not taken.
 struct RailInfo {

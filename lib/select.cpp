@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "coll/allgather/allgather.hpp"
+
 namespace allrail {
 
 namespace {
@@ -37,11 +39,18 @@ coll::Selection select_for(const coll::Roster& roster, int rails, const Options&
   } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
     selection = {setting->second, facts.rails, 1, "named by ALLRAIL_ALGORITHM_ALLGATHER"};
   }
+  // What a node shares is exchanged by nodes: every flat algorithm has a form for that.
+  const auto* const named = coll::allgather::find_algorithm(selection.algorithm);
+  if (coll::is_node_shared(memory) && named != nullptr &&
+      named->level == coll::allgather::Level::Flat) {
+    selection.algorithm = "smp-" + selection.algorithm;
+  }
   if (settings.ports > 0) selection.ports = settings.ports;
   if (call.ports > 0) selection.ports = call.ports;
   if (settings.leaders > 0) selection.leaders = settings.leaders;
   if (call.leaders > 0) selection.leaders = call.leaders;
   selection.leaders = std::clamp(selection.leaders, 1, facts.smallest_node);
+  if (coll::is_node_shared(memory)) selection.leaders = 1;
   return selection;
 }
 

@@ -66,7 +66,8 @@ std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
   return std::make_unique<coll::CallPlan>(
       request, roster_,
       coll::PlanLimits{geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes,
-                       memory_.user_bytes, coll::kBufferThresholdBytes});
+                       memory_.user_bytes, coll::kBufferThresholdBytes,
+                       coll::kNodeBufferThresholdBytes});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
@@ -107,18 +108,32 @@ void World::run(const coll::CallPlan& plan, const coll::Buffers& buffers,
   engine_->run(plan, buffers, deadline_of(timeout));
 }
 
+coll::MemoryKind World::kind_of(std::span<const std::byte> receive) const noexcept {
+  const BufferTable::Entry* const entry = buffers_->find(receive);
+  if (entry == nullptr) return coll::MemoryKind::Ordinary;
+  if (entry->node_buffer == 0) return coll::MemoryKind::Buffer;
+  return entry->registered ? coll::MemoryKind::NodeBuffer : coll::MemoryKind::CopiedNodeBuffer;
+}
+
 coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::byte> receive,
-                                coll::MemoryKind memory) const {
+                                const PlanKey& key) const {
   coll::Buffers buffers;
   buffers.send = send.data();
   buffers.send_bytes = send.size();
   buffers.receive = receive.data();
   buffers.receive_bytes = receive.size();
-  buffers.send_is_registered = buffers_->find(send) != nullptr;
-  if (memory == coll::MemoryKind::Buffer) {
-    const BufferTable::Entry& entry = *buffers_->find(receive);
-    buffers.window = &entry.window;
-    buffers.window_offset = static_cast<std::uint64_t>(receive.data() - entry.mine.data());
+  const BufferTable::Entry* const source = buffers_->find(send);
+  buffers.send_is_registered = source != nullptr && source->registered;
+  if (key.memory == coll::MemoryKind::Ordinary) return buffers;
+  const BufferTable::Entry& entry = *buffers_->find(receive);
+  buffers.window = &entry.window;
+  buffers.window_offset = static_cast<std::uint64_t>(receive.data() - entry.mine.data());
+  if (entry.node_buffer == 0) return buffers;
+  // Rails read what they send from there.
+  buffers.send_is_registered = true;
+  buffers.place = coll::mix(entry.node_buffer, buffers.window_offset);
+  for (const std::size_t displacement : key.displacements) {
+    buffers.place = coll::mix(buffers.place, displacement);
   }
   return buffers;
 }
@@ -160,7 +175,7 @@ PlanKey World::allgather_key(std::span<const std::byte> send, std::span<std::byt
   key.algorithm = &options.algorithm;
   key.ports = options.ports;
   key.leaders = options.leaders;
-  if (buffers_->find(receive) != nullptr) key.memory = coll::MemoryKind::Buffer;
+  key.memory = kind_of(receive);
   return key;
 }
 
@@ -211,7 +226,7 @@ PlanKey World::allgatherv_key(std::span<const std::byte> send, std::span<std::by
   key.ports = options.ports;
   key.leaders = options.leaders;
   // With gaps only, the receive buffer of a rank may be empty and that of another not.
-  if (total != 0 && buffers_->find(receive) != nullptr) key.memory = coll::MemoryKind::Buffer;
+  if (total != 0) key.memory = kind_of(receive);
   return key;
 }
 
@@ -220,7 +235,7 @@ void World::allgather(std::span<const std::byte> send, std::span<std::byte> rece
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
   const PlanKey key = allgather_key(send, receive, options);
-  run(plan_for(key, options), buffers_of(send, receive, key.memory), options);
+  run(plan_for(key, options), buffers_of(send, receive, key), options);
 }
 
 void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -230,7 +245,7 @@ void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> rec
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
   const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
-  run(plan_for(key, options), buffers_of(send, receive, key.memory), options);
+  run(plan_for(key, options), buffers_of(send, receive, key), options);
 }
 
 std::vector<RailStatistics> World::rail_statistics() {

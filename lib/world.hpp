@@ -30,6 +30,9 @@
 
 namespace allrail {
 
+/// Whose an allocation is: of every rank its own, or of a node.
+enum class MemoryOwner : std::uint64_t { Rank = 0, Node = 1 };
+
 class World final : public coll::TeamEvents {
  public:
   explicit World(const Options& options);
@@ -67,7 +70,7 @@ class World final : public coll::TeamEvents {
   bool test(UserPlan& plan);
   void wait(UserPlan& plan);
   void drop(UserPlan& plan) noexcept;
-  BufferMemory allocate(std::size_t count, std::size_t element_bytes);
+  BufferMemory allocate(std::size_t count, std::size_t element_bytes, MemoryOwner owner);
   std::vector<RailStatistics> rail_statistics();
 
   /// What a call of this size would do; for allrail-info.
@@ -99,9 +102,10 @@ class World final : public coll::TeamEvents {
                          std::span<const std::size_t> counts,
                          std::span<const std::size_t> displacements, std::size_t element_bytes,
                          const CallOptions& options);
-  /// What lies in Buffers is found by address; `memory` is the kind of `receive`.
+  /// What lies in Buffers is found by address.
+  coll::MemoryKind kind_of(std::span<const std::byte> receive) const noexcept;
   coll::Buffers buffers_of(std::span<const std::byte> send, std::span<std::byte> receive,
-                           coll::MemoryKind memory) const;
+                           const PlanKey& key) const;
   static base::Deadline deadline_of(std::chrono::milliseconds timeout) {
     return timeout.count() > 0 ? base::Deadline::after(timeout) : base::Deadline::never();
   }
@@ -139,6 +143,7 @@ class World final : public coll::TeamEvents {
   bool verbs_rails_ = false;
   bool warned_of_copying_ = false;
   bool warned_of_buffers_ = false;
+  std::uint64_t node_buffers_ = 0;  // made so far
   shm::NodeSegment segment_;
   RailDirectory directory_;
   shm::PeerWatch watch_;

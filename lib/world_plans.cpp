@@ -19,7 +19,7 @@ std::shared_ptr<UserPlan> World::plan_allgather(std::span<const std::byte> send,
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
   const PlanKey key = allgather_key(send, receive, options);
-  return make_user_plan(key, buffers_of(send, receive, key.memory), options);
+  return make_user_plan(key, buffers_of(send, receive, key), options);
 }
 
 std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send,
@@ -31,7 +31,7 @@ std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
   const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
-  return make_user_plan(key, buffers_of(send, receive, key.memory), options);
+  return make_user_plan(key, buffers_of(send, receive, key), options);
 }
 
 std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,

@@ -18,24 +18,34 @@ namespace {
 constexpr double kSecondsPerRow = 0.5;
 constexpr int kBatches = 11;  // streaming: back-to-back batches, of which each gives one time
 
-/// Memory of either kind.
+using Memory = BenchOptions::Memory;
+
+/// Memory of any kind.
 class BenchMemory {
  public:
-  BenchMemory(Communicator& communicator, bool is_buffer, std::uint64_t bytes) {
-    if (is_buffer) {
-      buffer_ = communicator.allocate<std::byte>(bytes);
-    } else {
-      ordinary_.resize(bytes);
-    }
+  BenchMemory(Communicator& communicator, Memory kind, std::uint64_t bytes) : kind_(kind) {
+    if (kind == Memory::Buffer) buffer_ = communicator.allocate<std::byte>(bytes);
+    if (kind == Memory::Node) node_buffer_ = communicator.allocate_node_shared<std::byte>(bytes);
+    if (kind == Memory::Ordinary) ordinary_.resize(bytes);
   }
   std::span<std::byte> bytes() {
-    return buffer_.empty() ? std::span(ordinary_) : std::span(buffer_);
+    if (kind_ == Memory::Node) return node_buffer_;
+    if (kind_ == Memory::Buffer) return buffer_;
+    return ordinary_;
   }
 
  private:
+  Memory kind_;
   std::vector<std::byte> ordinary_;
   Buffer<std::byte> buffer_;
+  NodeBuffer<std::byte> node_buffer_;
 };
+
+diagnostics::ResultMemory result_memory(Memory kind) {
+  return kind == Memory::Buffer ? diagnostics::ResultMemory::Buffer
+         : kind == Memory::Node ? diagnostics::ResultMemory::NodeBuffer
+                                : diagnostics::ResultMemory::Ordinary;
+}
 
 class AllgatherRow {
  public:
@@ -44,8 +54,9 @@ class AllgatherRow {
       : communicator_(communicator),
         options_(options),
         bytes_(bytes),
-        send_memory_(communicator, options.buffers, bytes),
-        receive_memory_(communicator, options.buffers,
+        send_memory_(communicator, options.memory == Memory::Node ? Memory::Buffer : options.memory,
+                     bytes),
+        receive_memory_(communicator, options.memory,
                         bytes * static_cast<std::uint64_t>(communicator.size())),
         send_(send_memory_.bytes()),
         receive_(receive_memory_.bytes()) {
@@ -58,7 +69,7 @@ class AllgatherRow {
     Row row;
     row.collective = "allgather";
     const auto choice =
-        diagnostics::choose_allgather(communicator_, bytes_, call_, options_.buffers);
+        diagnostics::choose_allgather(communicator_, bytes_, call_, result_memory(options_.memory));
     row.algorithm = choice.algorithm;
     row.ports = choice.ports;
     row.leaders = choice.leaders;
@@ -141,7 +152,13 @@ class AllgatherRow {
   /// One more call with fresh bytes, every one of them looked at. The sum over all ranks.
   std::uint64_t check() {
     ++seed_;
-    std::ranges::fill(receive_, std::byte{0xA5});
+    // What a node shares is written by one rank of it, and by none that is ahead of others.
+    const bool is_shared = options_.memory == Memory::Node;
+    if (is_shared) communicator_.barrier();
+    if (!is_shared || communicator_.node_rank() == 0) {
+      std::ranges::fill(receive_, std::byte{0xA5});
+    }
+    if (is_shared) communicator_.barrier();
     const auto mine = bytes_ * static_cast<std::uint64_t>(communicator_.rank());
     fill_pattern(options_.in_place ? receive_.subspan(mine, bytes_) : send_, communicator_.rank(),
                  seed_);

@@ -74,9 +74,11 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   app.add_option("--leaders", options.leaders, "ranks per node that talk over rails")
       ->check(CLI::Range(0, 64));
   app.add_flag("--in-place", options.in_place, "send from this rank's block of the result");
-  app.add_option("--memory", memory,
-                 "ordinary, or buffer: what Allrail allocates and keeps registered")
-      ->check(CLI::IsMember({"ordinary", "buffer"}))
+  app.add_option(
+         "--memory", memory,
+         "ordinary; buffer: what Allrail allocates and keeps registered; or node: the result "
+         "in a NodeBuffer, once per node, the rest in Buffers")
+      ->check(CLI::IsMember({"ordinary", "buffer", "node"}))
       ->capture_default_str();
   app.add_option("--mode", mode, "isolated: a barrier before each call; streaming: back to back")
       ->check(CLI::IsMember({"isolated", "streaming"}))
@@ -101,7 +103,9 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
     return code;
   }
   options.mode = mode == "isolated" ? Mode::Isolated : Mode::Streaming;
-  options.buffers = memory == "buffer";
+  options.memory = memory == "buffer" ? BenchOptions::Memory::Buffer
+                   : memory == "node" ? BenchOptions::Memory::Node
+                                      : BenchOptions::Memory::Ordinary;
   options.check = !no_check;
   return -1;
 }

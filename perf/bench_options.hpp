@@ -18,7 +18,8 @@ struct BenchOptions {
   int ports = 0;
   int leaders = 0;
   bool in_place = false;
-  bool buffers = false;  // --memory buffer
+  enum class Memory { Ordinary, Buffer, Node };
+  Memory memory = Memory::Ordinary;
   Mode mode = Mode::Isolated;
   bool check = true;
   bool list = false;

@@ -29,6 +29,12 @@ constexpr std::array<Algorithm, 10> kAlgorithms{{
     {"smp-ring", "leaders pass blocks on to k fixed neighbour nodes", Level::Smp, ring, false},
 }};
 
+void check_is_over_nodes(const Algorithm& algorithm) {
+  if (algorithm.level == Level::Smp) return;
+  throw std::invalid_argument("allgather algorithm " + std::string(algorithm.name) +
+                              " is not one over nodes");
+}
+
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
@@ -60,6 +66,24 @@ schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm, const sch
   schedule::check_shape(shape, rank);
   return schedule::lower_flat_zero_copy(algorithm.exchange(shape.ranks(), rank, shape.ports), shape,
                                         rank);
+}
+
+schedule::Schedule make_node_shared_schedule(const Algorithm& algorithm,
+                                             const schedule::Shape& shape, int rank,
+                                             std::uint64_t most_put_bytes) {
+  check_is_over_nodes(algorithm);
+  return schedule::lower_node_shared(algorithm.exchange, shape, rank, most_put_bytes);
+}
+
+schedule::Schedule make_copied_node_shared_schedule(const Algorithm& algorithm,
+                                                    const schedule::Shape& shape, int rank) {
+  check_is_over_nodes(algorithm);
+  return schedule::lower_node_shared_copied(algorithm.exchange, shape, rank);
+}
+
+bool is_straight_between_nodes(const Algorithm& algorithm) {
+  return algorithm.level == Level::Smp &&
+         algorithm.exchange(2, 0, 1).placement == schedule::Placement::Absolute;
 }
 
 }  // namespace allrail::coll::allgather

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -29,6 +30,17 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
 /// Straight into user memory, see lower_flat_zero_copy(). Only where algorithm.zero_copy.
 schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm, const schedule::Shape& shape,
                                            int rank);
+
+/// Into memory that the ranks of a node share, see lower_node_shared() and
+/// lower_node_shared_copied(). Smp algorithms only, and straight only those with absolute
+/// placement.
+schedule::Schedule make_node_shared_schedule(const Algorithm& algorithm,
+                                             const schedule::Shape& shape, int rank,
+                                             std::uint64_t most_put_bytes);
+schedule::Schedule make_copied_node_shared_schedule(const Algorithm& algorithm,
+                                                    const schedule::Shape& shape, int rank);
+/// Whether make_node_shared_schedule() can be called.
+bool is_straight_between_nodes(const Algorithm& algorithm);
 
 // One file each.
 schedule::Exchange direct(int participants, int me, int ports);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "coll/schedule/exchange.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/schedule/shape.hpp"
@@ -22,6 +24,23 @@ Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int 
 /// in the node. The whole slot is shared by the node and laid out lane by lane. With one node there
 /// is no put; with one rank there is one copy.
 Schedule lower_over_nodes(ExchangeFunction exchange, const Shape& shape, int rank);
+
+/// Participants are nodes, and the ranks of a node have one receive buffer together. Every rank
+/// copies its block to its place there, the first rank of a node puts from there into the receive
+/// buffers of other nodes, and nobody copies out. shape.receive_offsets must be the same on all
+/// ranks, except on a single node, where they must be so on that node. Absolute placement only. No
+/// put is longer than `most_put_bytes`. The slot has flags, and for several nodes the header that
+/// the Stamp writes: ready tokens go to the peers behind that step.
+Schedule lower_node_shared(ExchangeFunction exchange, const Shape& shape, int rank,
+                           std::uint64_t most_put_bytes);
+
+/// The same result through the slot: any placement, and receive offsets that are the same on the
+/// ranks of a node only. The first rank of a node copies what arrives to its place, once.
+Schedule lower_node_shared_copied(ExchangeFunction exchange, const Shape& shape, int rank);
+
+/// The most puts that one transfer of lower_node_shared() can be cut into because its blocks do not
+/// lie beside each other: the same on all ranks.
+std::uint64_t most_runs_per_transfer(ExchangeFunction exchange, const Shape& shape);
 
 /// Slot bytes that one rank needs in a flat algorithm, the same for all ranks of the job.
 std::uint64_t flat_part_bytes(const Shape& shape);

@@ -50,6 +50,7 @@ struct RankState {
   int call = 0;
   std::size_t step = 0;
   std::uint32_t stage = 0;          // of my flag in this call
+  bool stamped = false;             // in this call
   std::vector<int> puts_in_flight;  // by call
 };
 
@@ -126,8 +127,8 @@ class Replay {
   }
 
   static std::string where(int call, int rank, const Step& step) {
-    static constexpr std::array<const char*, 6> kNames{"copy",  "stamp",   "put",
-                                                       "await", "publish", "local await"};
+    static constexpr std::array<const char*, 7> kNames{
+        "copy", "stamp", "put", "await", "publish", "local await", "await of its own puts"};
     return "call " + std::to_string(call) + ", rank " + std::to_string(rank) + ", " +
            kNames[static_cast<std::size_t>(step.kind)] + " of round " + std::to_string(step.round) +
            (step.peer >= 0 ? " with peer " + std::to_string(step.peer) : "");
@@ -142,9 +143,12 @@ class Replay {
   void skip_finished_calls(int rank) {
     RankState& state = ranks_[rank];
     while (!finished(rank) && state.step == calls_[state.call].schedules[rank].steps.size()) {
+      // What is not shared stays as it is, and is looked at in the end.
+      if (calls_[state.call].node_shared) check_result(state.call, rank);
       ++state.call;
       state.step = 0;
       state.stage = 0;
+      state.stamped = false;
     }
   }
 
@@ -169,9 +173,8 @@ class Replay {
       case StepKind::Stamp:
         return step.to != Memory::Slot || slot_free(state.call, map_.node_of[rank]);
       case StepKind::Put:
-        // Into a slot when it is free; into a receive buffer when its owner has entered the call.
         return step.to == Memory::Slot ? slot_free(state.call, map_.node_of[step.peer])
-                                       : ranks_[step.peer].call >= state.call;
+                                       : is_ready(state.call, step.peer);
       case StepKind::Await: {
         const Pair& from = pair(state.call, step.peer, rank);
         return from.awaited < from.puts.size() && puts_[from.puts[from.awaited]].pieces_left == 0;
@@ -182,8 +185,34 @@ class Replay {
         const RankState& other = ranks_[map_.ranks_of[map_.node_of[rank]][step.peer]];
         return other.call > state.call || (other.call == state.call && other.stage >= step.stage);
       }
+      case StepKind::AwaitSent:
+        return state.puts_in_flight[state.call] == 0;
     }
     return true;
+  }
+
+  /// Peers put into a receive buffer when its owner has entered the call; into one that a node
+  /// shares, when the leader's stamp says that all have.
+  bool is_ready(int call, int owner) const {
+    const RankState& state = ranks_[owner];
+    return state.call > call ||
+           (state.call == call && (state.stamped || !calls_[call].node_shared));
+  }
+
+  /// A write of `call` into the receive buffer of `rank`: what else the node may still use it for.
+  void check_shared(int call, int rank, const Step& step) {
+    if (step.to != Memory::Receive || !calls_[call].node_shared) return;
+    for (const int local : map_.ranks_of[map_.node_of[rank]]) {
+      const RankState& other = ranks_[local];
+      // A rank that runs its first step now has entered by that.
+      const bool entered =
+          other.call > call || (other.call == call && (other.step > 0 || local == rank));
+      if (!entered) {
+        add(Fault::OverwrittenInUse, where(call, rank, step) + " writes where rank " +
+                                         std::to_string(local) + " may still read the last result");
+        return;
+      }
+    }
   }
 
   bool advance_someone() {
@@ -233,6 +262,7 @@ class Replay {
         state.stage = step.stage;
         break;
       case StepKind::AwaitLocal:
+      case StepKind::AwaitSent:
         break;
     }
     ++state.step;
@@ -308,12 +338,14 @@ class Replay {
     const Range from = memory_.range(call, rank, step.from, step.from_offset, step.bytes);
     const Range to = memory_.range(call, rank, step.to, step.to_offset, step.bytes);
     if (check_bounds(call, rank, step, from) && check_bounds(call, rank, step, to)) {
+      check_shared(call, rank, step);
       check_read(call, rank, step, from);
       write(call, rank, step, to, step.bytes, [&](std::uint64_t i) { return from.at(i); });
     }
   }
 
   void stamp(int call, int rank, const Step& step) {
+    ranks_[rank].stamped = true;
     const Range to = memory_.range(call, rank, Memory::Slot, step.to_offset, kHeaderBytes);
     if (check_bounds(call, rank, step, to)) {
       write(call, rank, step, to, kHeaderBytes,
@@ -371,6 +403,7 @@ class Replay {
         break;
       }
     }
+    check_shared(put.call, step.peer, step);
     write(put.call, put.sender, step, to, piece.bytes, [&](std::uint64_t i) { return from.at(i); });
     if (--put.pieces_left == 0) {
       --ranks_[put.sender].puts_in_flight[put.call];
@@ -387,15 +420,17 @@ class Replay {
   void check_results() {
     for (int call = 0; call < static_cast<int>(calls_.size()); ++call) {
       for (int rank = 0; rank < map_.ranks(); ++rank) {
-        check_result(call, rank);
+        if (!calls_[call].node_shared) check_result(call, rank);
       }
     }
   }
 
   void check_result(int call, int rank) {
     const Shape& shape = calls_[call].shape;
-    const std::vector<Origin>& receive = memory_.receive(call, rank);
+    const std::span receive =
+        std::span(memory_.receive(call, rank)).first(memory_.receive_bytes(call));
     std::vector<Origin> expected(receive.size());
+    if (calls_[call].node_shared) std::ranges::copy(receive, expected.begin());  // gaps keep theirs
     for (int from = 0; from < shape.ranks(); ++from) {
       for (std::uint64_t i = 0; i < shape.bytes[from]; ++i) {
         expected[shape.receive_offsets[from] + i] = memory_.origins().block_byte(call, from, i);
@@ -403,10 +438,11 @@ class Replay {
     }
     const auto [found, wanted] = std::ranges::mismatch(receive, expected);
     if (found != receive.end()) {
-      add(*found == 0 ? Fault::MissingBytes : Fault::WrongBytes,
+      const bool missing = !memory_.origins().of_call(call, *found);
+      add(missing ? Fault::MissingBytes : Fault::WrongBytes,
           "call " + std::to_string(call) + ", rank " + std::to_string(rank) + ": byte " +
               std::to_string(found - receive.begin()) + " of the receive buffer is " +
-              (*found == 0 ? "missing" : "wrong"));
+              (missing ? "missing" : "wrong"));
     }
   }
 

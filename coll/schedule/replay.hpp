@@ -22,7 +22,7 @@ enum class Fault : std::uint8_t {
   WrongBytes,         // at the end a place in a receive buffer has the wrong bytes
   MissingBytes,       // at the end a place in a receive buffer was never written
   WrittenTwice,       // a byte of this call was written over within the call
-  OverwrittenInUse,   // two calls met in one slot: bytes in use were overwritten
+  OverwrittenInUse,   // two calls met in one slot, or in a shared receive buffer that is still read
   SourceModified,     // the source of a put changed while it was in flight
   OutOfBounds,        // outside the send buffer, the slot or the receive buffer
   PutAwaitMismatch,   // puts and awaits of an ordered pair differ in number, size or place
@@ -42,6 +42,9 @@ struct Violation {
 struct ReplayCall {
   Shape shape;
   std::vector<Schedule> schedules;
+  // The ranks of a node receive into one buffer, the same in all calls that say so. A rank reads
+  // its result from the end of the call to its first step in the next one.
+  bool node_shared = false;
 };
 
 struct ReplayOptions {

@@ -40,8 +40,11 @@ ReplayMemory::ReplayMemory(std::span<const ReplayCall> calls, int slots)
     for (std::size_t rank = 0; rank < call.shape.bytes.size(); ++rank) {
       bytes = std::max(bytes, call.shape.receive_offsets[rank] + call.shape.bytes[rank]);
     }
-    receive_.emplace_back(call.shape.bytes.size(), std::vector<Origin>(bytes));
+    receive_bytes_.push_back(bytes);
+    receive_.emplace_back(call.node_shared ? 0 : call.shape.bytes.size(),
+                          std::vector<Origin>(bytes));
   }
+  shared_.assign(map.nodes(), std::vector<Origin>(*std::ranges::max_element(receive_bytes_)));
 }
 
 Range ReplayMemory::range(int call, int rank, Memory memory, std::uint64_t offset,
@@ -54,8 +57,9 @@ Range ReplayMemory::range(int call, int rank, Memory memory, std::uint64_t offse
     return {nullptr, origins_.block_byte(call, rank, offset), within(shape.bytes[rank])};
   }
   if (memory == Memory::Receive) {
-    std::vector<Origin>& receive = receive_[call][rank];
-    return within(receive.size()) ? Range{receive.data() + offset, 0, true} : Range{};
+    std::vector<Origin>& receive =
+        calls_[call].node_shared ? shared_[shape.map.node_of[rank]] : receive_[call][rank];
+    return within(receive_bytes_[call]) ? Range{receive.data() + offset, 0, true} : Range{};
   }
   std::vector<Origin>& slot = slots_[call % slots_.size()][shape.map.node_of[rank]];
   return within(calls_[call].schedules[rank].slot_bytes) ? Range{slot.data() + offset, 0, true}

@@ -56,14 +56,21 @@ class ReplayMemory {
   ReplayMemory(std::span<const ReplayCall> calls, int slots);
 
   Range range(int call, int rank, Memory memory, std::uint64_t offset, std::uint64_t bytes);
-  const std::vector<Origin>& receive(int call, int rank) const { return receive_[call][rank]; }
+  const std::vector<Origin>& receive(int call, int rank) const {
+    return calls_[call].node_shared ? shared_[calls_[call].shape.map.node_of[rank]]
+                                    : receive_[call][rank];
+  }
+  /// Bytes of it that belong to the result of this call.
+  std::uint64_t receive_bytes(int call) const { return receive_bytes_[call]; }
   const Origins& origins() const { return origins_; }
 
  private:
   std::span<const ReplayCall> calls_;
   Origins origins_;
   std::vector<std::vector<std::vector<Origin>>> slots_;    // by slot of the ring, by node
-  std::vector<std::vector<std::vector<Origin>>> receive_;  // by call, by rank
+  std::vector<std::vector<std::vector<Origin>>> receive_;  // by call, by rank; empty where shared
+  std::vector<std::vector<Origin>> shared_;                // by node
+  std::vector<std::uint64_t> receive_bytes_;               // by call
 };
 
 }  // namespace allrail::schedule

@@ -12,12 +12,15 @@ namespace allrail::schedule {
 enum class Memory : std::uint8_t { Send, Receive, Slot };
 
 enum class StepKind : std::uint8_t {
-  Copy,        // `bytes` from (from, from_offset) to (to, to_offset), all mine or of my node's slot
-  Stamp,       // writes the header of a region at slot offset to_offset (bytes = kHeaderBytes)
+  Copy,  // `bytes` from (from, from_offset) to (to, to_offset), all mine or of my node's slot
+  // Writes the header of a region at slot offset to_offset (bytes = kHeaderBytes). Where peers put
+  // into a receive buffer that the ranks of a node share, they may do so from here on.
+  Stamp,
   Put,         // `bytes` from my (from, from_offset) to (to, to_offset) of rank `peer`
   Await,       // until the next put of rank `peer` has landed in my (to, to_offset), `bytes` long
   Publish,     // raises my flag to `stage`
   AwaitLocal,  // until the flag of local rank `peer` of my node is at least `stage`
+  AwaitSent,   // until the memory that my puts were read from may change: nothing is sent again
 };
 
 /// `round` is the step of the k-port model in which this runs (0 first). `port` numbers the puts of

@@ -56,6 +56,10 @@ class StepList {
     add({StepKind::AwaitLocal, Memory::Slot, Memory::Slot, round_, 0, local, stage, 0, 0, 0});
   }
 
+  void await_sent() {
+    add({StepKind::AwaitSent, Memory::Slot, Memory::Slot, round_, 0, -1, 0, 0, 0, 0});
+  }
+
  private:
   void add(const Step& step) { schedule_.steps.push_back(step); }
 

@@ -13,6 +13,7 @@
 
 #include <allrail/buffer.hpp>
 #include <allrail/error.hpp>
+#include <allrail/node_buffer.hpp>
 #include <allrail/options.hpp>
 #include <allrail/plan.hpp>
 
@@ -140,6 +141,19 @@ class ALLRAIL_API Communicator {
     return Buffer<T>(allocate_bytes(count, sizeof(T)), count);
   }
 
+  /// Memory for `count` elements on every node, which its ranks share: a result that is received
+  /// into it is stored once per node, and nobody copies it out. Collective; all ranks ask for the
+  /// same count. See NodeBuffer for what a call into it promises. Where the first rank of a node
+  /// may not lock so much memory (ulimit -l), calls into it are copied through the memory of the
+  /// node, with one warning.
+  /// @throws Error{Mismatch} on every rank where the counts differ, with the communicator dead;
+  /// Error{ResourceLimit} on every rank where one of them does not get the memory: then nobody
+  /// keeps anything, and the communicator can go on.
+  template <class T>
+  NodeBuffer<T> allocate_node_shared(std::size_t count) {
+    return NodeBuffer<T>(allocate_node_shared_bytes(count, sizeof(T)), count);
+  }
+
   /// Counters per rail of this process; empty where the job has one node. Local.
   std::vector<RailStatistics> rail_statistics();
 
@@ -184,6 +198,7 @@ class ALLRAIL_API Communicator {
                              const CallOptions& options);
 
   BufferMemory allocate_bytes(std::size_t count, std::size_t element_bytes);
+  BufferMemory allocate_node_shared_bytes(std::size_t count, std::size_t element_bytes);
 
   explicit Communicator(std::unique_ptr<World> world);
   std::unique_ptr<World> world_;

@@ -27,6 +27,9 @@ int run(const probe::Arguments& arguments) {
   if (mode == "too-large") return probe::run_too_large(arguments);
   if (mode == "buffer-plans") return probe::run_buffer_plans(arguments);
   if (mode == "buffer-gone") return probe::run_buffer_gone(arguments);
+  if (mode == "node-buffers") return probe::run_node_buffers(arguments);
+  if (mode == "scribble") return probe::run_scribble(arguments);
+  if (mode == "node-buffer-faults") return probe::run_node_buffer_faults(arguments);
   std::cerr << "collective-probe: no mode '" << mode << "'\n";
   return 2;
 }

@@ -1,7 +1,7 @@
 // A rank that counts what Allrail takes of the system: bytes that it keeps, and what its calls
 // allocate, lock and ask of the kernel. Links the public library only.
 //   count-probe kept
-//   count-probe quiet bytes=N algorithm=NAME calls=N plans=N
+//   count-probe quiet bytes=N algorithm=NAME calls=N plans=N memory=node
 // With `plans`, allgathers are so many plans that are in flight together. Each call of `quiet` is
 // entered by one rank, in turn, a moment later than by the others. Only the thread that makes the
 // calls is counted. Exit code 77 where counting is impossible: a sanitizer has these functions for
@@ -53,7 +53,11 @@ int run_quiet(const probe::Arguments& arguments) {
   options.algorithm = arguments.text("algorithm", "auto");
   if (options.algorithm == "auto") options.algorithm.clear();
   std::vector<unsigned char> send(bytes, 1);
-  std::vector<unsigned char> receive(bytes * static_cast<std::size_t>(communicator.size()));
+  const std::size_t total = bytes * static_cast<std::size_t>(communicator.size());
+  std::vector<unsigned char> receive(total);
+  allrail::NodeBuffer<unsigned char> shared;
+  const bool is_shared = arguments.text("memory", "") == "node";
+  if (is_shared) shared = communicator.allocate_node_shared<unsigned char>(total);
   // Each has a receive buffer of its own.
   const auto in_flight = static_cast<std::size_t>(arguments.number("plans", 0));
   std::vector<std::vector<unsigned char>> results(in_flight, receive);
@@ -69,7 +73,7 @@ int run_quiet(const probe::Arguments& arguments) {
       for (auto& plan : plans) plan.wait();
     } else {
       communicator.allgather(std::span<const unsigned char>(send),
-                             std::span<unsigned char>(receive), options);
+                             is_shared ? std::span(shared) : std::span(receive), options);
     }
   };
   // Slots, vectors and links have been used once, by both kinds of calls.

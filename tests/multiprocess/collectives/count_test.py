@@ -37,13 +37,16 @@ def counted(ranks, nodes, *words, env=None):
     return result
 
 
-def quiet(ranks, nodes, allowed, algorithm="auto", size=64, plans=0, calls=1000, env=None):
+def quiet(
+    ranks, nodes, allowed, algorithm="auto", size=64, plans=0, calls=1000, memory="", env=None
+):
     """Makes calls of a known plan.
 
     Returns how many of them made no system call at all, and the most that any rank sent in its best
     ten calls in a row.
     """
-    words = ("algorithm=%s" % algorithm, "bytes=%d" % size, "plans=%d" % plans, "calls=%d" % calls)
+    words = ["algorithm=%s" % algorithm, "bytes=%d" % size, "plans=%d" % plans, "calls=%d" % calls]
+    words.append("memory=" + memory)
     result = counted(ranks, nodes, "quiet", *words, env=env)
     what = "%s of %d bytes, %d plans, %d ranks on nodes %s" % (
         algorithm,
@@ -122,6 +125,17 @@ def test_quiet_plans():
         quiet(ranks, nodes, polling, plans=3)
     quiet(2, "2", polling, size=400_001, plans=2, calls=40, env={"ALLRAIL_NODE_MEMORY": "1M"})
     quiet(2, "2", polling, size=2_500_000, plans=2, calls=20)
+
+
+def test_quiet_node_buffers():
+    """Straight and through the segment, small and large."""
+    without, _ = quiet(2, None, WAITING, memory="node")
+    expect(without > 0, "no call was without system calls")
+    polling = {**WAITING, **RAILS}
+    for ranks, nodes in ((2, "2"), (3, "2+1"), (4, "cyclic:2")):
+        for algorithm in ("auto", "smp-ring", "smp-bruck"):
+            quiet(ranks, nodes, polling, algorithm, memory="node")
+    quiet(4, "2", polling, "smp-ring", size=1_000_001, calls=40, memory="node")
 
 
 def kept(nodes, ranks_per_node):

@@ -77,13 +77,23 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
   const auto last_call = static_cast<std::uint64_t>(arguments.number("calls", 0));
   const std::string until = arguments.text("until", "");
   const auto options = options_of(arguments);
-  std::vector<unsigned char> send, whole;
+  std::vector<unsigned char> send, ordinary;
+  // With memory=node results are stored once per node.
+  allrail::NodeBuffer<unsigned char> shared;
+  if (arguments.text("memory", "") == "node") {
+    const auto most = static_cast<std::size_t>(*std::ranges::max_element(sizes));
+    shared = communicator.allocate_node_shared<unsigned char>(
+        most * static_cast<std::size_t>(communicator.size()));
+  }
   Progress progress(communicator, arguments.seconds("report", 0));
   const double end = now_seconds() + arguments.seconds("seconds", 1);
   for (std::uint64_t call = 1;; ++call) {
     const auto bytes = static_cast<std::size_t>(sizes[call % sizes.size()]);
     send.resize(bytes);
-    whole.resize(bytes * static_cast<std::size_t>(communicator.size()));
+    const std::size_t whole_bytes = bytes * static_cast<std::size_t>(communicator.size());
+    if (shared.empty()) ordinary.resize(whole_bytes);
+    const std::span<unsigned char> whole =
+        shared.empty() ? std::span(ordinary) : std::span(shared).first(whole_bytes);
     if (call == 20 && late == communicator.rank()) sleep_seconds(arguments.seconds("sleep", 0));
     const bool over = now_seconds() > end || call == last_call ||
                       (!until.empty() && ::access(until.c_str(), F_OK) == 0);

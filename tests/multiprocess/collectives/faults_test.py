@@ -38,7 +38,7 @@ def wait_for_pids(process, ranks):
 # ---- a rank dies ----
 
 
-def kill_one(seed, ranks, nodes, size, algorithms, mode="loop"):
+def kill_one(seed, ranks, nodes, size, algorithms, mode="loop", words=()):
     chance = random.Random("%d %s %s %d" % (seed, ranks, nodes, size))
     algorithm = chance.choice(algorithms)
     victim = chance.randrange(ranks)
@@ -49,7 +49,7 @@ def kill_one(seed, ranks, nodes, size, algorithms, mode="loop"):
     )
     began = time.monotonic()
     process = start_job(
-        ranks, nodes, mode, "bytes=%d" % size, "seconds=30", "algorithm=" + algorithm
+        ranks, nodes, mode, "bytes=%d" % size, "seconds=30", "algorithm=" + algorithm, *words
     )
     pids = wait_for_pids(process, ranks)
     time.sleep(delay)
@@ -88,8 +88,11 @@ def kill_one(seed, ranks, nodes, size, algorithms, mode="loop"):
     return slowest
 
 
-def kill_many(nodes, size, algorithms):
-    times = [kill_one(seed, 6 if nodes else 4, nodes, size, algorithms) for seed in seeds(8, 60)]
+def kill_many(nodes, size, algorithms, words=()):
+    times = [
+        kill_one(seed, 6 if nodes else 4, nodes, size, algorithms, words=words)
+        for seed in seeds(8, 60)
+    ]
     print("%d kills, known on all ranks after %.3f s at most" % (len(times), max(times)))
 
 

@@ -104,5 +104,8 @@ int run_remap(const Arguments& arguments);
 int run_too_large(const Arguments& arguments);
 int run_buffer_plans(const Arguments& arguments);
 int run_buffer_gone(const Arguments& arguments);
+int run_node_buffers(const Arguments& arguments);
+int run_scribble(const Arguments& arguments);
+int run_node_buffer_faults(const Arguments& arguments);
 
 }  // namespace probe

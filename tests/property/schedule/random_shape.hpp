@@ -95,6 +95,19 @@ inline ReplayCall make_call(const coll::allgather::Algorithm& algorithm, Shape s
   return {std::move(shape), std::move(schedules)};
 }
 
+/// Into a receive buffer per node: straight, in puts of at most so many bytes, or through the slot.
+inline ReplayCall make_node_shared_call(const coll::allgather::Algorithm& algorithm, Shape shape,
+                                        bool straight, std::uint64_t most_put_bytes = 1000) {
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    schedules.push_back(
+        straight
+            ? coll::allgather::make_node_shared_schedule(algorithm, shape, rank, most_put_bytes)
+            : coll::allgather::make_copied_node_shared_schedule(algorithm, shape, rank));
+  }
+  return {std::move(shape), std::move(schedules), true};
+}
+
 inline std::string sentences(const std::vector<Violation>& violations) {
   std::ostringstream text;
   for (const Violation& violation : violations) {

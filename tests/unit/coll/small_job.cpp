@@ -104,7 +104,7 @@ void SmallJob::start(int rank, std::uint64_t stamp) {
   call.buffers.send = one.send.data();
   call.buffers.receive = one.receive.data() + offset_ + slice_offset_;
   call.number = ++one.calls;
-  call.stamp = stamp;
+  call.stamp = call.flag_stamp = stamp;
   call.description = one.plan->description();
   call.slot = one.slots->take(one.plan->slot_bytes(), call.number);
   if (one.plan->zero_copy()) {

@@ -83,6 +83,31 @@ TEST_F(BufferTableTest, OneThatCouldNotBeRegisteredIsOrdinary) {
   table_->remove(begin);
 }
 
+TEST_F(BufferTableTest, ANodeBufferIsFoundAlsoWhereItIsNotRegistered) {
+  for (const bool registered : {true, false}) {
+    BufferTable::Entry entry = make_entry(*fabric_, registered);
+    entry.node_buffer = 3;
+    std::byte* const begin = entry.mine.data();
+    table_->add(std::move(entry));
+    const BufferTable::Entry* found = table_->find({begin + 1, 10});
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->node_buffer, 3U);
+    EXPECT_EQ(found->registered, registered);
+    EXPECT_EQ(table_->registered_bytes(), registered ? kBytes : 0);
+    table_->remove(begin);
+  }
+}
+
+TEST_F(BufferTableTest, ANodeBufferCountsWhereItsKeysAre) {
+  BufferTable::Entry entry = make_entry(*fabric_, false);
+  entry.registered = true;  // by the first rank of the node
+  entry.node_buffer = 1;
+  std::byte* const begin = entry.mine.data();
+  table_->add(std::move(entry));
+  EXPECT_EQ(table_->registered_bytes(), 0U);
+  table_->remove(begin);
+}
+
 TEST_F(BufferTableTest, TheMemoryOutlivesTheCommunicator) {
   std::byte* const begin = add();
   table_->close();

@@ -181,6 +181,73 @@ TEST(Lower, RefusesMoreRoundsThanAStepCanCount) {
   EXPECT_THROW(lower_flat(exchange, shape, 0), std::invalid_argument);
 }
 
+Step receive_put(int peer, std::uint64_t offset, std::uint64_t bytes) {
+  return {StepKind::Put, Memory::Receive, Memory::Receive, 0, 0, peer, 0, offset, offset, bytes};
+}
+
+Step receive_await(int peer, std::uint64_t offset, std::uint64_t bytes) {
+  return {StepKind::Await, Memory::Receive, Memory::Receive, 0, 0, peer, 0, 0, offset, bytes};
+}
+
+TEST(LowerNodeShared, LeaderAndFollowerOfTwoNodes) {
+  const Shape shape = packed_shape(NodeMap({0, 0, 1}), {10, 20, 30}, 1, 1);
+  const Step own = copy(Memory::Send, 0, Memory::Receive, 0, 10);
+  const Step sent{.kind = StepKind::AwaitSent, .from = Memory::Slot, .to = Memory::Slot};
+  const Schedule leader = lower_node_shared(allgather::ring, shape, 0, 25);
+  EXPECT_EQ(leader.steps, (std::vector<Step>{publish(1), await_local(1, 1), stamp(0), own,
+                                             await_local(1, 2), receive_put(2, 0, 25),
+                                             receive_put(2, 25, 5), receive_await(2, 30, 25),
+                                             receive_await(2, 55, 5), sent, publish(2)}));
+  EXPECT_EQ(leader.stages, 2U);
+  EXPECT_EQ(leader.slot_bytes, kHeaderBytes);
+  const Schedule follower = lower_node_shared(allgather::ring, shape, 1, 25);
+  EXPECT_EQ(follower.steps, (std::vector<Step>{publish(1), await_local(0, 1),
+                                               copy(Memory::Send, 0, Memory::Receive, 10, 20),
+                                               publish(2), await_local(0, 2)}));
+  const Schedule alone = lower_node_shared(allgather::ring, shape, 2, 25);
+  EXPECT_EQ(alone.steps,
+            (std::vector<Step>{stamp(0), copy(Memory::Send, 0, Memory::Receive, 30, 30),
+                               receive_put(0, 30, 25), receive_put(0, 55, 5),
+                               receive_await(0, 0, 25), receive_await(0, 25, 5), sent}));
+}
+
+TEST(LowerNodeShared, OneNodeNeedsNoSlot) {
+  const Shape shape = uniform_shape(NodeMap({0, 0}), 10, 1, 1);
+  const Schedule schedule = lower_node_shared(allgather::bruck, shape, 1, 1000);
+  EXPECT_EQ(schedule.steps, (std::vector<Step>{publish(1), await_local(0, 1),
+                                               copy(Memory::Send, 0, Memory::Receive, 10, 10),
+                                               publish(2), await_local(0, 2)}));
+  EXPECT_EQ(schedule.slot_bytes, 0U);
+}
+
+TEST(LowerNodeShared, TransfersAreCutWhereRanksOfOtherNodesLieBetween) {
+  const Shape shape = uniform_shape(NodeMap({0, 1, 0, 1}), 10, 1, 1);
+  const Schedule leader = lower_node_shared(allgather::ring, shape, 0, 1000);
+  EXPECT_NE(std::ranges::find(leader.steps, receive_put(1, 0, 10)), leader.steps.end());
+  EXPECT_NE(std::ranges::find(leader.steps, receive_put(1, 20, 10)), leader.steps.end());
+  EXPECT_EQ(most_runs_per_transfer(allgather::ring, shape), 2U);
+  const Shape blocked = uniform_shape(NodeMap({0, 0, 1, 1}), 10, 1, 1);
+  EXPECT_EQ(most_runs_per_transfer(allgather::ring, blocked), 1U);
+}
+
+TEST(LowerNodeShared, NeedsAbsolutePlacement) {
+  const Shape shape = uniform_shape(NodeMap({0, 1}), 8, 1, 1);
+  EXPECT_THROW(lower_node_shared(allgather::bruck, shape, 0, 1000), std::invalid_argument);
+  EXPECT_THROW(lower_node_shared(allgather::ring, shape, 0, 0), std::invalid_argument);
+}
+
+TEST(LowerNodeSharedCopied, OnlyTheLeaderCopiesWhatArrived) {
+  const Shape shape = uniform_shape(NodeMap({0, 0, 1}), 10, 1, 1);
+  const auto from_slot = [](const Step& step) {
+    return step.kind == StepKind::Copy && step.from == Memory::Slot;
+  };
+  const Schedule leader = lower_node_shared_copied(allgather::bruck, shape, 0);
+  EXPECT_EQ(std::ranges::count_if(leader.steps, from_slot), 1);
+  EXPECT_EQ(leader.header_offsets.size(), 1U);
+  const Schedule follower = lower_node_shared_copied(allgather::bruck, shape, 1);
+  EXPECT_EQ(std::ranges::count_if(follower.steps, from_slot), 0);
+}
+
 std::vector<std::pair<int, int>> cut(const Transfer& transfer, Placement placement, int sender,
                                      int receiver) {
   std::vector<std::pair<int, int>> pieces;
