@@ -124,8 +124,11 @@ std::string user_warning(const JobMemory& memory, std::uint64_t wanted_bytes) {
 std::string buffer_warning(const JobMemory& memory, int rank, std::uint64_t wanted_bytes) {
   const auto rails = static_cast<std::uint64_t>(std::max(memory.rails, 1));
   return fmt::format(
-      "rank {} wants to keep {} of Buffers registered on each rail and may lock {} in all (ulimit "
-      "-l): the new Buffers are treated as ordinary memory on all ranks; allow {} for them",
+      "rank {} wants to keep {} of Buffers and NodeBuffers registered on each rail and may lock {} "
+      "in "
+      "all (ulimit -l): the new ones are treated as ordinary memory on all ranks, so that calls "
+      "into "
+      "them are copied through the memory of the node; allow {} for them",
       rank, base::format_bytes(wanted_bytes),
       memory.lockable_bytes == UINT64_MAX ? "less" : base::format_bytes(memory.lockable_bytes),
       base::format_bytes(kShareForBuffers * wanted_bytes * rails));

@@ -229,6 +229,7 @@ int run_remap(const Arguments& arguments) {
 }
 
 /// Rank `rank` (-1: all) asks for far more than there is, the others for little; then all go on.
+/// With memory=node all ask for a NodeBuffer.
 int run_too_large(const Arguments& arguments) {
   auto communicator = Communicator::world();
   const auto ranks = static_cast<std::size_t>(communicator.size());
@@ -238,7 +239,12 @@ int run_too_large(const Arguments& arguments) {
   const bool greedy = odd < 0 || odd == communicator.rank();
   auto before = communicator.allocate<unsigned char>(1000 * ranks);
   try {
-    auto buffer = communicator.allocate<double>(greedy ? bytes / sizeof(double) : 100);
+    const std::size_t wanted = greedy ? bytes / sizeof(double) : 100;
+    if (arguments.text("memory", "") == "node") {
+      auto buffer = communicator.allocate_node_shared<double>(wanted);
+    } else {
+      auto buffer = communicator.allocate<double>(wanted);
+    }
     say(prefix + " error: none");
   } catch (const allrail::Error& error) {
     say(prefix + " error: " + describe(error));

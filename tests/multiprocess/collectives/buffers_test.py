@@ -66,6 +66,19 @@ def test_too_large():
         check_too_large(ranks, nodes, ranks - 1, 80 << 20, prefix)
 
 
+def test_too_large_for_a_node():
+    """A NodeBuffer, of which every rank reserves a share."""
+    prefix = in_namespaces("mount -t tmpfs -o size=64m none /dev/shm", "--mount")
+    for ranks, nodes in ((1, None), (3, "3"), (4, "2"), (3, None)):
+        for size in (80 << 20, 2**63 - 8):
+            what = "a NodeBuffer of %d bytes, %d ranks on nodes %s" % (size, ranks, nodes)
+            words = ("rank=-1", "bytes=%d" % size, "memory=node")
+            result = job(ranks, nodes, "too-large", *words, prefix=prefix)
+            expect(result.code == 0 and result.out.count(" goes on") == ranks, what, result)
+            codes = {one.code for one in reports(result, ranks).values()}
+            expect(codes == {"resource-limit"}, what, result)
+
+
 def test_too_large_together():
     """Each part would fit, all of them do not: some rank is told so by its file system."""
     prefix = in_namespaces("mount -t tmpfs -o size=64m none /dev/shm", "--mount")
