@@ -28,6 +28,13 @@ for algorithm in direct bruck smp-recursive-doubling; do
   allgather 3 3 --sizes 8:2M --factor 64 --iterations 3 --algorithm "$algorithm"
 done
 
+# Into memory that stays registered: one part per rank, and one for the node. The larger sizes go
+# straight there.
+for memory in buffer node; do
+  allgather 4 2 --sizes 8:2M --factor 64 --iterations 3 --memory "$memory"
+  allgather 3 3 --sizes 8:2M --factor 64 --iterations 3 --memory "$memory"
+done
+
 # What calls take of the system: a small one rings one doorbell, which is a write() of the provider,
 # and allocates nothing; of large ones it is told. Half of the calls that are counted are barriers.
 for counted in "64 200" "262144 40" "1048576 20"; do

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Debian 13: gcc 14, PMIx 5 and the newer libraries, in the lab's root file system. Property tests are
-# left to the other legs: they use none of these libraries.
+# Debian 13: gcc 14, PMIx 5 and the newer libraries, in the lab's root file system. Property tests
+# are left to the other legs: they use none of these libraries.
 # Limit: 2700 s
 . tests/legs/common.sh
 reason=$(why_no_lab)
