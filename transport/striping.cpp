@@ -22,6 +22,8 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 // A slow rail gets short chunks: this long is how late the last one can be while the others wait.
 constexpr std::uint64_t kEvenUnit = 64;
 constexpr double kChunkSeconds = 500e-6;
+// A fast one gets long chunks: each costs system calls at both ends, which take some microseconds.
+constexpr double kLeastSeconds = 100e-6;
 // Rates that differ by less are alike: that much is noise, and rails that are alike get equal
 // parts.
 constexpr double kAlikeShare = 0.8;
@@ -46,6 +48,8 @@ std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOpt
     if (slowest_bytes_per_second > 0) {
       const auto in_time = static_cast<std::uint64_t>(slowest_bytes_per_second * kChunkSeconds);
       chunk = std::min(chunk, std::max(round_up(in_time, kChunkUnit), kMinChunkBytes));
+      const auto worth_it = static_cast<std::uint64_t>(slowest_bytes_per_second * kLeastSeconds);
+      chunk = std::max(chunk, std::min(round_up(worth_it, kEvenUnit), kUsualMaxChunkBytes));
     }
   }
   // The receiver has one bit per chunk, kMaxChunksPerPut of them: very long puts get long chunks.
