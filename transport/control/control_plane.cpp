@@ -71,6 +71,7 @@ ControlPlaneState::ControlPlaneState(ControlListener listener, const ControlOpti
       kick_fd_(base::check_minus_one(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                                      "creating the eventfd of the control plane")),
       calls_(options.compare_after_ms * kMs),
+      late_(options.size),
       progress_(local_pids.size()) {
   watch_processes(local_pids);
   make_neighbours(peers);

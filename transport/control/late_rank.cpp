@@ -36,7 +36,8 @@ bool LateWatch::is_local(int rank) const {
 }
 
 void LateWatch::heard(const LateRank& late, std::int64_t now_ns) {
-  if (late.rank < 0 || late.age_ms >= kForgetMs || is_local(late.rank)) return;
+  if (late.rank < 0 || late.rank >= size_ || late.age_ms >= kForgetMs) return;
+  if (is_local(late.rank)) return;
   if (heard_) {
     const LateRank known{
         heard_->rank, heard_->sequence,

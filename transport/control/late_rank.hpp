@@ -21,6 +21,8 @@ struct LateRank {
 
 class LateWatch {
  public:
+  /// `size` is that of the job: no news of other ranks are believed.
+  explicit LateWatch(int size) : size_(size) {}
   /// Some rank, of whatever node, waits in that call.
   void wanted(std::uint64_t sequence);
   /// What the local ranks did last.
@@ -39,6 +41,7 @@ class LateWatch {
   };
   bool is_local(int rank) const;
 
+  const int size_;
   std::vector<Seen> local_;
   std::uint64_t wanted_ = 0;
   std::optional<LateRank> heard_;

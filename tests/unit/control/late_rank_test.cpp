@@ -1,5 +1,6 @@
 #include "transport/control/late_rank.hpp"
 
+#include <cstdint>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ void observe(LateWatch& watch, const std::vector<LocalProgress>& ranks) {
 }
 
 TEST(LateWatchTest, nobody_is_late_while_nobody_waits) {
-  LateWatch watch;
+  LateWatch watch(10);
   observe(watch, {last_in(0, 3), last_in(1, 7)});
   EXPECT_FALSE(watch.late(0).has_value());
   watch.wanted(3);
@@ -33,21 +34,21 @@ TEST(LateWatchTest, nobody_is_late_while_nobody_waits) {
 }
 
 TEST(LateWatchTest, the_local_rank_that_is_furthest_behind_is_late) {
-  LateWatch watch;
+  LateWatch watch(10);
   observe(watch, {last_in(4, 9), last_in(5, 7), last_in(6, 6), last_in(7, 6)});
   watch.wanted(9);
   EXPECT_EQ(watch.late(0), (LateRank{6, 6, 0}));
 }
 
 TEST(LateWatchTest, a_rank_that_has_left_is_not_late) {
-  LateWatch watch;
+  LateWatch watch(10);
   observe(watch, {last_in(4, 9), last_in(5, 7, LocalProgress::State::Goodbye)});
   watch.wanted(9);
   EXPECT_FALSE(watch.late(0).has_value());
 }
 
 TEST(LateWatchTest, a_rank_between_two_calls_is_not_late) {
-  LateWatch watch;
+  LateWatch watch(10);
   observe(watch, {last_in(4, 9), last_in(5, 8)});
   watch.wanted(9);
   watch.observe(std::vector<LocalProgress>{last_in(4, 9), last_in(5, 0)});
@@ -55,7 +56,7 @@ TEST(LateWatchTest, a_rank_between_two_calls_is_not_late) {
 }
 
 TEST(LateWatchTest, news_are_passed_on_with_their_age_and_forgotten) {
-  LateWatch watch;
+  LateWatch watch(10);
   observe(watch, {last_in(0, 9)});
   watch.wanted(9);
   watch.heard({3, 5, 100}, 50 * kMs);
@@ -66,7 +67,7 @@ TEST(LateWatchTest, news_are_passed_on_with_their_age_and_forgotten) {
 }
 
 TEST(LateWatchTest, who_is_further_behind_wins_until_there_are_newer_news) {
-  LateWatch watch;
+  LateWatch watch(10);
   observe(watch, {last_in(0, 9)});
   watch.wanted(9);
   watch.heard({3, 7, 0}, 0);
@@ -79,8 +80,16 @@ TEST(LateWatchTest, who_is_further_behind_wins_until_there_are_newer_news) {
   EXPECT_EQ(watch.late(2'500 * kMs)->rank, 3);
 }
 
+TEST(LateWatchTest, ranks_that_the_job_does_not_have_are_not_believed) {
+  LateWatch watch(10);
+  observe(watch, {last_in(0, 9)});
+  watch.wanted(9);
+  for (const int rank : {-1, 10, INT32_MAX}) watch.heard({rank, 1, 0}, 0);
+  EXPECT_FALSE(watch.late(0).has_value());
+}
+
 TEST(LateWatchTest, of_a_local_rank_the_node_knows_more_than_others) {
-  LateWatch watch;
+  LateWatch watch(10);
   observe(watch, {last_in(0, 9), last_in(1, 9)});
   watch.wanted(9);
   watch.heard({1, 5, 0}, 0);
