@@ -7,11 +7,9 @@
 namespace allrail::transport {
 namespace {
 
-Chunk make_chunk(std::span<const std::byte> from, std::uint32_t immediate, bool bulk) {
-  Chunk chunk;
-  chunk.from = from.data();
-  chunk.bytes = static_cast<std::uint32_t>(from.size());
-  chunk.immediate = immediate;
+/// To the start of the window.
+Chunk first_chunk(std::span<const std::byte> from, std::uint32_t immediate, bool bulk) {
+  Chunk chunk = make_chunk(from, 0, immediate);
   chunk.bulk = bulk;
   return chunk;
 }
@@ -23,7 +21,7 @@ TEST(TcpRailLooks, AtOnePeerFindWhatItSentAndNothingElse) {
   ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1) && job.linked(0, 2); }));
   const std::vector<std::byte> data(8);
   for (const int sender : {1, 2}) {
-    ASSERT_TRUE(job[sender].rail->post(0, make_chunk(data, 7, false)));
+    ASSERT_TRUE(job[sender].rail->post(0, first_chunk(data, 7, false)));
   }
   auto& events = job[0].events;
   const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(10));
@@ -61,7 +59,7 @@ class Acknowledgement : public ::testing::Test {
   /// Polls the receiver until `count` chunks are there, and not once more.
   void send(std::size_t count, bool bulk) {
     for (std::size_t i = 0; i < count; ++i) {
-      ASSERT_TRUE(job_[0].rail->post(1, make_chunk(data_, static_cast<std::uint32_t>(i), bulk)));
+      ASSERT_TRUE(job_[0].rail->post(1, first_chunk(data_, static_cast<std::uint32_t>(i), bulk)));
     }
     auto& events = job_[1].events;
     const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(10));
@@ -87,7 +85,7 @@ TEST_F(Acknowledgement, OfASmallPutIsLeftToTheNextFrameThatGoesBack) {
   send(1, false);
   EXPECT_EQ(acknowledged(), 0U);
   const std::vector<std::byte> answer(8);
-  ASSERT_TRUE(job_[1].rail->post(0, make_chunk(answer, 0, false)));
+  ASSERT_TRUE(job_[1].rail->post(0, first_chunk(answer, 0, false)));
   EXPECT_EQ(acknowledged(), 1U);
 }
 

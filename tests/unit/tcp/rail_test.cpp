@@ -22,15 +22,6 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
   return data;
 }
 
-Chunk make_chunk(std::span<const std::byte> from, std::uint64_t offset, std::uint32_t immediate) {
-  Chunk chunk;
-  chunk.from = from.data();
-  chunk.bytes = static_cast<std::uint32_t>(from.size());
-  chunk.offset = offset;
-  chunk.immediate = immediate;
-  return chunk;
-}
-
 /// Sends `data` in chunks of `chunk_bytes` to the same place of the peer's primary window.
 bool transfer(TestJob& job, int from, int to, std::span<const std::byte> data,
               std::size_t chunk_bytes) {

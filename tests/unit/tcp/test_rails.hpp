@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,17 @@ struct RecordedEvents : RailEvents {
     controls[peer].emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
   }
 };
+
+/// To `offset` of the peer's primary window.
+inline Chunk make_chunk(std::span<const std::byte> from, std::uint64_t offset,
+                        std::uint32_t immediate) {
+  Chunk chunk;
+  chunk.from = from.data();
+  chunk.bytes = static_cast<std::uint32_t>(from.size());
+  chunk.offset = offset;
+  chunk.immediate = immediate;
+  return chunk;
+}
 
 struct TestRank {
   std::unique_ptr<Rail> rail;
