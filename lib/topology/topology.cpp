@@ -9,6 +9,7 @@
 #include <hwloc.h>
 
 #include "lib/base/error.hpp"
+#include "lib/topology/leaders.hpp"
 
 namespace allrail::topology {
 namespace {
@@ -28,6 +29,14 @@ class CpuSet {
   hwloc_bitmap_t bits_;
 };
 
+std::string list_of(hwloc_const_bitmap_t cpus) {
+  char* text = nullptr;
+  if (::hwloc_bitmap_list_asprintf(&text, cpus) < 0) return "";
+  std::string result(text);
+  std::free(text);
+  return result;
+}
+
 void check(int result, const char* action) {
   if (result != 0) {
     base::fail(Code::ResourceLimit, "{} with hwloc failed: {}", action, base::errno_text(errno));
@@ -38,7 +47,8 @@ void check(int result, const char* action) {
 
 class MachineTree {
  public:
-  explicit MachineTree(Machine::Detail detail);
+  /// Of this machine, or of the one that a file describes.
+  explicit MachineTree(Machine::Detail detail, const std::string& xml_file = {});
   ~MachineTree() {
     if (tree_ != nullptr) ::hwloc_topology_destroy(tree_);
   }
@@ -53,14 +63,28 @@ class MachineTree {
   /// Cores with at least one of those cpus.
   int cores_in(hwloc_const_bitmap_t cpus) const;
   int numa_node_near(hwloc_const_bitmap_t cpus) const;
+  hwloc_obj_type_t domain_type() const {
+    return ::hwloc_get_nbobjs_by_type(tree_, HWLOC_OBJ_NUMANODE) > 1 ? HWLOC_OBJ_NUMANODE
+                                                                     : HWLOC_OBJ_PACKAGE;
+  }
+  /// Whether the device is known to be nearer to some domain than to another.
+  bool has_place(std::string_view device) const;
+  /// The domain that all these cpus are in; -1: in none, or in several.
+  int domain_of(hwloc_const_bitmap_t cpus) const;
 
  private:
   hwloc_topology_t tree_ = nullptr;
   CpuSet own_;
 };
 
-MachineTree::MachineTree(Machine::Detail detail) {
+MachineTree::MachineTree(Machine::Detail detail, const std::string& xml_file) {
   check(::hwloc_topology_init(&tree_), "starting");
+  if (!xml_file.empty() && ::hwloc_topology_set_xml(tree_, xml_file.c_str()) != 0) {
+    ::hwloc_topology_destroy(std::exchange(tree_, nullptr));
+    base::fail(Code::InvalidArgument,
+               "'{}' is no machine that hwloc can read: name a file that lstopo --of xml wrote",
+               xml_file);
+  }
   // Caches and groups decide nothing here, and the PCI tree is what takes long.
   ::hwloc_topology_set_cache_types_filter(tree_, HWLOC_TYPE_FILTER_KEEP_NONE);
   ::hwloc_topology_set_type_filter(tree_, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
@@ -86,7 +110,8 @@ hwloc_obj_t MachineTree::find_device(std::string_view name) const {
   while ((device = ::hwloc_get_next_osdev(tree_, device)) != nullptr) {
     if (device->name != nullptr && name == device->name) return device;
   }
-  return nullptr;
+  // Not const in hwloc, which changes nothing.
+  return ::hwloc_get_pcidev_by_busidstring(tree_, std::string(name).c_str());
 }
 
 CpuSet MachineTree::read(const std::string& text) const {
@@ -121,7 +146,30 @@ int MachineTree::numa_node_near(hwloc_const_bitmap_t cpus) const {
   return found;
 }
 
+bool MachineTree::has_place(std::string_view device) const {
+  hwloc_obj* const object = find_device(device);
+  if (object == nullptr) return false;
+  // What the firmware says nothing of hangs from the root.
+  const hwloc_obj* const near = ::hwloc_get_non_io_ancestor_obj(tree_, object);
+  return near != nullptr && near->parent != nullptr;
+}
+
+int MachineTree::domain_of(hwloc_const_bitmap_t cpus) const {
+  int found = -1;
+  hwloc_obj_t domain = nullptr;
+  while ((domain = ::hwloc_get_next_obj_by_type(tree_, domain_type(), domain)) != nullptr) {
+    if (domain->cpuset == nullptr || ::hwloc_bitmap_intersects(domain->cpuset, cpus) == 0) continue;
+    if (found >= 0) return -1;
+    found = static_cast<int>(domain->os_index);
+  }
+  return found;
+}
+
 Machine Machine::discover(Detail detail) { return Machine(std::make_unique<MachineTree>(detail)); }
+
+Machine Machine::read(const std::string& xml_file) {
+  return Machine(std::make_unique<MachineTree>(Detail::WithDevices, xml_file));
+}
 
 Machine::Machine(std::unique_ptr<MachineTree> tree) : tree_(std::move(tree)) {}
 Machine::Machine(Machine&&) noexcept = default;
@@ -134,13 +182,11 @@ int Machine::numa_nodes() const {
   return std::max(1, ::hwloc_get_nbobjs_by_type(tree_->get(), HWLOC_OBJ_NUMANODE));
 }
 
-std::string Machine::cpuset() const {
-  char* text = nullptr;
-  if (::hwloc_bitmap_list_asprintf(&text, tree_->own()) < 0) return "";
-  std::string result(text);
-  std::free(text);
-  return result;
+int Machine::domains() const {
+  return std::max(1, ::hwloc_get_nbobjs_by_type(tree_->get(), tree_->domain_type()));
 }
+
+std::string Machine::cpuset() const { return list_of(tree_->own()); }
 
 int Machine::own_numa_node() const { return tree_->numa_node_near(tree_->own()); }
 
@@ -156,6 +202,7 @@ std::vector<Device> Machine::devices() const {
     Device device;
     device.name = object->name;
     device.numa_node = numa_node_of(device.name);
+    device.is_rdma = type == HWLOC_OBJ_OSDEV_OPENFABRICS;
     if (object->parent != nullptr && object->parent->type == HWLOC_OBJ_PCI_DEVICE) {
       const auto& pci = object->parent->attr->pcidev;
       device.pci_address =
@@ -174,6 +221,8 @@ int Machine::numa_node_of(std::string_view device) const {
   return near == nullptr || near->cpuset == nullptr ? -1 : tree_->numa_node_near(near->cpuset);
 }
 
+bool Machine::knows(std::string_view device) const { return tree_->find_device(device) != nullptr; }
+
 Distance Machine::distance(const std::string& cpuset, std::string_view device) const {
   hwloc_obj* const object = tree_->find_device(device);
   if (object == nullptr) return {-1, false};
@@ -188,6 +237,35 @@ Distance Machine::distance(const std::string& cpuset, std::string_view device) c
   distance.levels = near->depth - common->depth;
   distance.same_numa_node = ::hwloc_bitmap_intersects(near->cpuset, cpus.get()) != 0;
   return distance;
+}
+
+RankPlace Machine::place_of(const std::string& cpuset, std::span<const std::string> devices) const {
+  RankPlace place;
+  const int domain = tree_->domain_of(tree_->read(cpuset).get());
+  if (domain >= 0 && domain < kUnknownPlace) place.domain = static_cast<std::uint8_t>(domain);
+  for (std::size_t rail = 0; rail < std::min<std::size_t>(devices.size(), 8); ++rail) {
+    if (!tree_->has_place(devices[rail])) continue;
+    const int levels = distance(cpuset, devices[rail]).levels;
+    if (levels < 0 || levels > place.rail_levels) continue;
+    if (levels < place.rail_levels) place.near_rails = 0;
+    place.rail_levels = static_cast<std::uint8_t>(levels);
+    place.near_rails = static_cast<std::uint8_t>(place.near_rails | 1U << rail);
+  }
+  return place;
+}
+
+std::vector<std::string> Machine::one_core_each(int ranks) const {
+  // Some virtual machines show no cores.
+  const bool has_cores = ::hwloc_get_nbobjs_by_type(tree_->get(), HWLOC_OBJ_CORE) > 0;
+  const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+  const long long cores = ::hwloc_get_nbobjs_by_type(tree_->get(), type);
+  std::vector<std::string> cpusets;
+  for (long long rank = 0; rank < ranks; ++rank) {
+    // More ranks than cores take turns, as neighbours.
+    const auto at = static_cast<unsigned>(rank * cores / ranks);
+    cpusets.push_back(list_of(::hwloc_get_obj_by_type(tree_->get(), type, at)->cpuset));
+  }
+  return cpusets;
 }
 
 bool Machine::outnumbered(std::span<const std::string> cpusets) const {

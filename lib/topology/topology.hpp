@@ -17,6 +17,7 @@ struct Device {
   std::string name;         // "eth0", "mlx5_0"
   int numa_node = -1;       // the nearest memory; -1: unknown, or equally near to several
   std::string pci_address;  // "0000:3b:00.0"; empty: not on PCI
+  bool is_rdma = false;     // no interface
 };
 
 /// How far cores are from a device, smaller is nearer: levels of the hardware tree between them.
@@ -25,6 +26,7 @@ struct Distance {
   bool same_numa_node = true;
 };
 
+struct RankPlace;   // leaders.hpp
 class MachineTree;  // topology.cpp
 
 class Machine {
@@ -33,6 +35,8 @@ class Machine {
   /// Throws Error{ResourceLimit} where hwloc cannot read the machine.
   enum class Detail { CoresOnly, WithDevices };
   static Machine discover(Detail detail);
+  /// The machine that a file of lstopo (XML) describes. Throws Error{InvalidArgument}.
+  static Machine read(const std::string& xml_file);
 
   Machine(Machine&&) noexcept;
   Machine& operator=(Machine&&) noexcept;
@@ -41,6 +45,8 @@ class Machine {
   /// Cores (not hardware threads) that this process may run on; at least 1.
   int usable_cores() const;
   int numa_nodes() const;
+  /// Where locality ends: memories, or sockets on a machine with one memory; at least 1.
+  int domains() const;
   /// The cpus that this process may run on, such as "0-3,8-11".
   std::string cpuset() const;
   /// The memory nearest to the cpus of this process; -1 where it may run near several.
@@ -48,11 +54,18 @@ class Machine {
 
   /// Network interfaces and RDMA devices; empty unless discovered WithDevices.
   std::vector<Device> devices() const;
-  /// NUMA node of a network interface or RDMA device; -1: unknown.
+  /// NUMA node of a network interface, RDMA device or PCI address; -1: unknown.
   int numa_node_of(std::string_view device) const;
+  /// Whether there is such an interface, RDMA device or PCI address.
+  bool knows(std::string_view device) const;
   /// From the cpus in `cpuset` (as cpuset() writes it) to the device; levels -1 where either is
-  /// unknown. Leaders are elected by it.
+  /// unknown.
   Distance distance(const std::string& cpuset, std::string_view device) const;
+  /// Of a rank that may run on these cpus and has these rails: interfaces and RDMA devices by name,
+  /// or by PCI address such as "0000:3b:00.0". Eight rails count.
+  RankPlace place_of(const std::string& cpuset, std::span<const std::string> devices) const;
+  /// Cpus for so many ranks, each bound to a core, spread evenly over all cores in their order.
+  std::vector<std::string> one_core_each(int ranks) const;
 
   /// Whether these ranks of one node, each with the cpus it may run on, are more than the cores
   /// they share: then a rank that spins takes time from one that it waits for. Empty strings stand
