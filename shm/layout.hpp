@@ -32,6 +32,10 @@ constexpr std::uint64_t flag_value(std::uint64_t call, std::uint32_t stage) noex
 
 enum class RankState : std::uint32_t { Joining = 0, Active = 1, Goodbye = 2 };
 
+/// The stamps of so many calls are kept: more than a rank can be ahead of another one of its node,
+/// which the ring of small slots bounds.
+inline constexpr std::uint64_t kRecentCalls = 32;
+
 /// What a rank tells its node about itself. One writer: that rank; only `sleeping` is also cleared
 /// by those who wake it, so it has a cache line of its own.
 struct alignas(128) RankLine {
@@ -43,14 +47,16 @@ struct alignas(128) RankLine {
   std::atomic<std::int32_t> pid;
   std::atomic<std::int32_t> rank;                   // in the job; -1 until told
   alignas(64) std::atomic<std::uint32_t> sleeping;  // see wait.hpp
+  alignas(
+      64) std::atomic<std::uint64_t> recent[kRecentCalls];  // stamps, by call modulo their count
 };
-static_assert(sizeof(RankLine) == 256);
+static_assert(sizeof(RankLine) == 512);
 
 /// What a node segment holds, equal on every rank of the node. Fill in the first part, then pass
 /// it through lay_out().
 struct SegmentLayout {
   std::int32_t ranks = 0;
-  std::int32_t small_slots = 16;
+  std::int32_t small_slots = 16;  // less than kRecentCalls
   std::int32_t large_slots = 4;
   std::int32_t reserved = 0;
   std::uint64_t small_slot_bytes = 0;

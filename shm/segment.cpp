@@ -39,6 +39,20 @@ void spread_over_memories(const base::Mapping& mapping, const SegmentLayout& lay
   ::madvise(start, layout.total_bytes - from, MADV_HUGEPAGE);
 }
 
+/// Preferred, not bound: where that memory is full, pages elsewhere are better than none.
+void prefer_memories(const base::Mapping& mapping, std::span<const MemoryPart> parts) noexcept {
+  if (parts.empty() || ::numa_available() < 0) return;
+  bitmask* memories = ::numa_allocate_nodemask();
+  for (const MemoryPart& part : parts) {
+    if (part.memory < 0 || static_cast<unsigned long>(part.memory) >= memories->size) continue;
+    ::numa_bitmask_clearall(memories);
+    ::numa_bitmask_setbit(memories, static_cast<unsigned>(part.memory));
+    ::mbind(mapping.data() + part.offset, part.bytes, MPOL_PREFERRED, memories->maskp,
+            memories->size + 1, 0);
+  }
+  ::numa_bitmask_free(memories);
+}
+
 /// Makes the objects of a fresh, zeroed segment and publishes it.
 void initialize(std::byte* base, const SegmentLayout& layout) noexcept {
   new (base) ProcessIdentity(this_process());
@@ -89,12 +103,14 @@ std::string NodeSegment::make_name(std::uint64_t random) {
   return fmt::format("/allrail-{}-{:016x}", ::geteuid(), random);
 }
 
-NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& layout) {
+NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& layout,
+                                std::span<const MemoryPart> parts) {
   remove_leftovers();
   const base::UniqueFd file = make_shared_file(layout.total_bytes, kKind);
   NodeSegment segment;
   const auto mapping = map_shared(file.get(), layout.total_bytes, kKind);
   spread_over_memories(*mapping, layout);
+  prefer_memories(*mapping, parts);
   reserve_pages(file.get(), 0, layout.total_bytes, kKind);
   initialize(mapping->data(), layout);
   name_shared_file(file.get(), name, kKind);

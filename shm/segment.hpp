@@ -28,13 +28,22 @@ struct AbortRecord {
   std::string text;
 };
 
+/// Whole pages of a segment that should lie in one memory (NUMA node).
+struct MemoryPart {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  int memory = 0;
+};
+
 class NodeSegment {
  public:
   /// "/allrail-<uid>-<16 hex digits>".
   static std::string make_name(std::uint64_t random);
-  /// Creates the segment and removes what dead processes of this user left behind. Throws
-  /// Error{ResourceLimit} where the system has no room for it.
-  static NodeSegment create(const std::string& name, const SegmentLayout& layout);
+  /// Creates the segment and removes what dead processes of this user left behind. What is in none
+  /// of the parts is spread over all memories. Throws Error{ResourceLimit} where the system has no
+  /// room for it.
+  static NodeSegment create(const std::string& name, const SegmentLayout& layout,
+                            std::span<const MemoryPart> parts = {});
   /// Opens a segment that another rank created. Throws Error{Bootstrap} if it is not the one that
   /// this layout describes.
   static NodeSegment attach(const std::string& name, const SegmentLayout& layout);

@@ -104,16 +104,22 @@ base::UniqueFd open_shared_file(const std::string& name, std::uint64_t bytes,
   return file;
 }
 
-std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes, const SharedFileKind& kind) {
+base::Mapping map_part(int fd, std::uint64_t offset, std::uint64_t bytes,
+                       const SharedFileKind& kind) {
   const int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
-  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  void* address =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, static_cast<off_t>(offset));
   if (address == MAP_FAILED) {
     base::fail(Code::ResourceLimit,
                "mapping the {} bytes of the {} failed: {}; {} or raise the limit on address space "
                "(ulimit -v)",
                bytes, kind.name, base::errno_text(errno), kind.advice);
   }
-  return std::make_shared<base::Mapping>(address, bytes);
+  return {address, bytes};
+}
+
+std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes, const SharedFileKind& kind) {
+  return std::make_shared<base::Mapping>(map_part(fd, 0, bytes, kind));
 }
 
 }  // namespace allrail::shm

@@ -28,5 +28,8 @@ base::UniqueFd open_shared_file(const std::string& name, std::uint64_t bytes,
                                 const SharedFileKind& kind);
 /// `fd` -1: memory without a file.
 std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes, const SharedFileKind& kind);
+/// From `offset` of the file on, which is a whole number of pages.
+base::Mapping map_part(int fd, std::uint64_t offset, std::uint64_t bytes,
+                       const SharedFileKind& kind);
 
 }  // namespace allrail::shm

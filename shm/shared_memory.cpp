@@ -1,6 +1,8 @@
 #include "shm/shared_memory.hpp"
 
+#include <atomic>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include <sys/mman.h>
@@ -15,6 +17,10 @@ namespace allrail::shm {
 namespace {
 
 constexpr SharedFileKind kKind{"memory of a Buffer", "allocate less"};
+// In the first page, behind the identity of its maker: how many ranks have left. A new file is all
+// zeros.
+constexpr std::size_t kLeftAt = 128;
+static_assert(sizeof(ProcessIdentity) <= kLeftAt);
 
 void write_identity(int fd) {
   const ProcessIdentity identity = this_process();
@@ -54,6 +60,34 @@ void SharedMemory::take(std::uint64_t offset, std::uint64_t bytes) {
   file_.reset();
 }
 
+void SharedMemory::take_own(std::uint64_t offset, std::uint64_t bytes) {
+  if (bytes > 0) {
+    reserve_pages(file_.get(), kPageBytes + offset, bytes, kKind);
+    own_ = map_part(file_.get(), kPageBytes + offset, bytes, kKind);
+    own_offset_ = offset;
+  }
+  take(offset, 0);
+}
+
+std::span<std::byte> SharedMemory::own() const noexcept { return own_.bytes(); }
+
+void SharedMemory::leave() noexcept {
+  if (!mapping_) return;
+  // Only a matter of memory: where the system refuses, it goes back when nobody maps it any more.
+  if (own_.size() > 0) ::madvise(bytes().data() + own_offset_, own_.size(), MADV_REMOVE);
+  own_.reset();
+  left_count().fetch_add(1, std::memory_order_acq_rel);
+}
+
+int SharedMemory::left() const noexcept {
+  return mapping_ ? left_count().load(std::memory_order_acquire) : 0;
+}
+
+std::atomic<std::int32_t>& SharedMemory::left_count() const noexcept {
+  return *std::launder(
+      reinterpret_cast<std::atomic<std::int32_t>*>(mapping_->bytes().data() + kLeftAt));
+}
+
 std::span<std::byte> SharedMemory::bytes() const noexcept {
   if (!mapping_) return {};
   return mapping_->bytes().subspan(kPageBytes);
@@ -63,6 +97,8 @@ SharedMemory::SharedMemory(SharedMemory&& other) noexcept
     : file_(std::move(other.file_)),
       bytes_(std::exchange(other.bytes_, 0)),
       mapping_(std::move(other.mapping_)),
+      own_(std::move(other.own_)),
+      own_offset_(other.own_offset_),
       name_(std::exchange(other.name_, {})),
       creator_pid_(other.creator_pid_) {}
 
@@ -72,6 +108,8 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
     file_ = std::move(other.file_);
     bytes_ = std::exchange(other.bytes_, 0);
     mapping_ = std::move(other.mapping_);
+    own_ = std::move(other.own_);
+    own_offset_ = other.own_offset_;
     name_ = std::exchange(other.name_, {});
     creator_pid_ = other.creator_pid_;
   }

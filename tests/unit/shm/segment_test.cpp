@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <numa.h>
+#include <numaif.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +55,33 @@ TEST(SegmentTest, every_word_has_its_own_place) {
   }
   for (int slot = 0; slot < 16; ++slot) EXPECT_TRUE(seen.insert(segment.small_slot(slot)).second);
   for (int slot = 0; slot < 4; ++slot) EXPECT_TRUE(seen.insert(segment.large_slot(slot)).second);
+}
+
+TEST(SegmentTest, parts_prefer_their_memory) {
+  if (::numa_available() < 0) GTEST_SKIP() << "this kernel knows no memories";
+  const SegmentLayout layout = layout_for(2);
+  const std::string name = NodeSegment::make_name(0x5eed);
+  const MemoryPart part{layout.large_slots_offset, 32 << 10, 0};
+  const NodeSegment segment = NodeSegment::create(name, layout, {&part, 1});
+  const auto policy_at = [&](std::uint64_t offset) {
+    int policy = -1;
+    EXPECT_EQ(::get_mempolicy(&policy, nullptr, 0, segment.bytes().data() + offset, MPOL_F_ADDR),
+              0);
+    return policy;
+  };
+  EXPECT_EQ(policy_at(part.offset), MPOL_PREFERRED);
+  EXPECT_EQ(policy_at(part.offset + part.bytes - 1), MPOL_PREFERRED);
+  EXPECT_NE(policy_at(part.offset + part.bytes), MPOL_PREFERRED);
+  EXPECT_NE(policy_at(layout.small_slots_offset), MPOL_PREFERRED);
+}
+
+TEST(SegmentTest, a_memory_that_is_not_there_is_no_error) {
+  const SegmentLayout layout = layout_for(2);
+  const MemoryPart parts[] = {{layout.large_slots_offset, 4096, 63},
+                              {layout.large_slots_offset, 4096, -1},
+                              {layout.large_slots_offset, 4096, 1'000'000}};
+  NodeSegment::create(NodeSegment::make_name(0x5eee), layout, parts).large_slot(0)[0] =
+      std::byte{1};
 }
 
 TEST(SegmentTest, flags_carry_stamp_and_done) {

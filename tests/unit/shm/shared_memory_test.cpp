@@ -7,6 +7,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,6 +47,32 @@ TEST_F(SharedMemoryTest, EveryRankSeesThePartsOfAll) {
   other.bytes()[8192] = std::byte{2};
   EXPECT_EQ(other.bytes()[4999], std::byte{1});
   EXPECT_EQ(one.bytes()[8192], std::byte{2});
+}
+
+TEST_F(SharedMemoryTest, AnOwnPartEndsWhileTheOthersStay) {
+  SharedMemory one = SharedMemory::create(name_, kBytes);
+  SharedMemory other = SharedMemory::attach(name_, kBytes);
+  one.take_own(0, 5000);
+  other.take_own(8192, 4096);
+  one.unlink();
+  EXPECT_EQ(one.own().size(), 5000U);
+  EXPECT_EQ(other.own_offset(), 8192U);
+  one.own()[4999] = std::byte{1};
+  other.own()[0] = std::byte{2};
+  EXPECT_EQ(other.bytes()[4999], std::byte{1});
+  EXPECT_EQ(one.bytes()[8192], std::byte{2});
+
+  const std::byte* const place = one.own().data();
+  one.leave();
+  EXPECT_TRUE(one.own().empty());
+  unsigned char resident = 0;
+  EXPECT_EQ(::mincore(const_cast<std::byte*>(place), 1, &resident), -1) << "it is still mapped";
+  EXPECT_EQ(other.bytes()[4999], std::byte{0}) << "its pages did not go back";
+  EXPECT_EQ(one.bytes()[8192], std::byte{2});
+  EXPECT_EQ(one.left(), 1);
+  EXPECT_EQ(other.left(), 1);
+  other.leave();
+  EXPECT_EQ(one.left(), 2);
 }
 
 TEST_F(SharedMemoryTest, WithoutANameThereIsNothingToFind) {
