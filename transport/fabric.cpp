@@ -47,11 +47,13 @@ FabricState::FabricState(int rank, int size, std::vector<std::unique_ptr<Rail>> 
   }
 }
 
-Peer& FabricState::peer(int rank) const {
+Peer& FabricState::look_for(int rank) const {
   Peer* found = peers_.find(rank);
   if (found == nullptr)
     base::fail(Code::Internal, "rank {} was asked for rank {}, to which it is not connected", rank_,
                rank);
+  last_rank_ = rank;
+  last_peer_ = found;
   return *found;
 }
 

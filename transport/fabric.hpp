@@ -42,6 +42,7 @@ struct PeerRails {
   struct PeerRail {
     std::string name;
     std::vector<std::byte> address;
+    bool is_near = true;  // to where the peer runs: small puts go there first
   };
   std::string host;
   std::vector<PeerRail> rails;  // all that the peer has

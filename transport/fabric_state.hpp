@@ -179,7 +179,10 @@ class FabricState : public RailEvents {
 
   // fabric.cpp
   void connect(int rank, const PeerRails& rails);
-  Peer& peer(int rank) const;
+  Peer& peer(int rank) const {
+    // Most questions are about the peer of the last one.
+    return rank == last_rank_ ? *last_peer_ : look_for(rank);
+  }
   bool progress();
   bool glance(int peer, std::uint64_t bytes);
   void flush_acknowledgements();
@@ -223,6 +226,8 @@ class FabricState : public RailEvents {
   void after_polls(bool any);
 
   // sender.cpp
+  /// Whether it is usable and ends at a rail that is near to where the peer runs.
+  static bool is_near(const Peer& peer, const Link& link);
   int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
   int choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_t waiting_bytes);
   bool has_room(const Link& link, RailState& rail, std::uint32_t chunk_bytes);
@@ -241,6 +246,9 @@ class FabricState : public RailEvents {
   void condemn(Peer& peer, int rail, std::string reason);
   void take_message(Peer& peer, int rail, const ControlMessage& message);
   static bool makes_sense(const Peer& peer, const ControlMessage& message);
+
+  // fabric.cpp
+  Peer& look_for(int rank) const;
 
   // pairing.cpp
   bool connects_to(const Peer& peer) const { return rank_ < peer.rank; }
@@ -271,6 +279,8 @@ class FabricState : public RailEvents {
   bool pump_needed_ = false;
   bool to_submit_ = false;  // some rail took something since the last submit()
   bool probes_due_ = false;
+  mutable int last_rank_ = -1;  // that peer() was asked for; entries never move
+  mutable Peer* last_peer_ = nullptr;
   bool owed_ = false;  // some hello, pong, state, fence or answer is to be sent
   std::vector<Peer*> active_;
   // Links whose peer broke the rules inside an event: closed after the polls.

@@ -89,17 +89,29 @@ bool FabricState::has_room(const Link& link, RailState& rail, std::uint32_t chun
   return link.in_flight_bytes < rail.counters.window_bytes;
 }
 
+bool FabricState::is_near(const Peer& peer, const Link& link) {
+  return link.usable() && link.peer_rail >= 0 &&
+         peer.rails.rails[static_cast<std::size_t>(link.peer_rail)].is_near;
+}
+
 int FabricState::choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes) {
   const int links = static_cast<int>(peer.links.size());
   int usable = 0;
-  for (const Link& link : peer.links) usable += link.usable() ? 1 : 0;
+  int near = 0;
+  for (const Link& link : peer.links) {
+    usable += link.usable() ? 1 : 0;
+    near += is_near(peer, link) ? 1 : 0;
+  }
   if (usable == 0) return -1;
   // The wanted rail first, then the others in circular order. Ports of a step, and steps, take
-  // turns, so that a call of small puts uses all rails.
-  int skip = static_cast<int>(static_cast<unsigned>(put.port) % static_cast<unsigned>(usable));
+  // turns, so that a call of small puts uses all rails, or all that end near to who receives.
+  const auto turns = static_cast<unsigned>(near > 0 ? near : usable);
+  int skip = static_cast<int>(static_cast<unsigned>(put.port) % turns);
   int first = 0;
-  for (; first < links; ++first)
-    if (peer.links[static_cast<std::size_t>(first)].usable() && skip-- == 0) break;
+  for (; first < links; ++first) {
+    const Link& link = peer.links[static_cast<std::size_t>(first)];
+    if ((near > 0 ? is_near(peer, link) : link.usable()) && skip-- == 0) break;
+  }
   for (int i = 0; i < links; ++i) {
     const int rail = (first + i) % links;
     const auto at = static_cast<std::size_t>(rail);

@@ -54,6 +54,13 @@ Id* listener_at(const sockaddr_in& address) {
   return nullptr;
 }
 
+/// A message of the connection manager from one device to the other. Whether it arrives.
+bool sends(Device* from, Device* to) {
+  if (from != nullptr && from->is_cut && from->options.manager_breaks)
+    from->manager_is_broken = true;
+  return path_open(from, to) && !from->manager_is_broken && !to->manager_is_broken;
+}
+
 void end_connection(Id& id, rdma_cm_event_type type, int status) {
   id.at = IdState::Done;
   push_event(id, type, status);
@@ -79,8 +86,10 @@ void unlink_ids(Id& id) {
 /// What the other end learns when an id is destroyed as it is.
 void tell_other_of_end(Id& id) {
   Id* other = id.other;
-  if (other == nullptr) return;
-  const bool heard = path_open(id.device, other->device);
+  const bool speaks =
+      id.at >= IdState::Connecting && id.at != IdState::Disconnecting && id.at != IdState::Done;
+  if (other == nullptr || !speaks) return;
+  const bool heard = sends(id.device, other->device);
   if (id.at == IdState::Requested) {
     if (heard) reject_connection(*other, kConsumerRejected, nullptr, 0);
   } else if (id.at == IdState::Connecting) {
@@ -99,7 +108,11 @@ void request_connection(Id& id, const rdma_conn_param& wanted) {
   Device* there = world().device_of(id.route.addr.dst_sin.sin_addr.s_addr);
   id.at = IdState::Connecting;
   id.retry_count = wanted.retry_count;
-  if (!path_open(id.device, there)) return end_connection(id, RDMA_CM_EVENT_UNREACHABLE, kTimedOut);
+  if (!sends(id.device, there)) {
+    // The kernel says so after minutes, which counts as never where only the manager is broken.
+    if (!path_open(id.device, there)) end_connection(id, RDMA_CM_EVENT_UNREACHABLE, kTimedOut);
+    return;
+  }
   Id* listener = listener_at(id.route.addr.dst_sin);
   if (listener == nullptr && world().no_listener == NoListener::Unreachable)
     return end_connection(id, RDMA_CM_EVENT_UNREACHABLE, kTimedOut);
@@ -227,6 +240,10 @@ int rdma_resolve_addr(rdma_cm_id* id, sockaddr* from, sockaddr* to, int) {
     if (error != 0) return minus_one(error);
   }
   ours->route.addr.dst_sin = *there;
+  if (ours->device->is_cut) {
+    push_event(*ours, RDMA_CM_EVENT_ADDR_ERROR, -ENETUNREACH);
+    return 0;
+  }
   const bool neighbour = same_subnet(ours->device->address, there->sin_addr.s_addr);
   if (neighbour && world().device_of(there->sin_addr.s_addr) == nullptr) {
     push_event(*ours, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH);
@@ -295,9 +312,9 @@ int rdma_accept(rdma_cm_id* id, rdma_conn_param* wanted) {
       wanted == nullptr || wanted->private_data_len > kReplyDataBytes)
     return minus_one(EINVAL);
   Id* active = ours->other;
-  const Device* there = world().device_of(ours->route.addr.dst_sin.sin_addr.s_addr);
+  Device* there = world().device_of(ours->route.addr.dst_sin.sin_addr.s_addr);
   const bool waiting = active != nullptr && active->at == IdState::Connecting;
-  if (!path_open(ours->device, there)) {
+  if (!sends(ours->device, there)) {
     // Both ends wait for a message that was lost.
     if (waiting) end_connection(*active, RDMA_CM_EVENT_UNREACHABLE, kTimedOut);
     end_connection(*ours, RDMA_CM_EVENT_UNREACHABLE, kTimedOut);
@@ -325,7 +342,7 @@ int rdma_reject(rdma_cm_id* id, const void* data, std::uint8_t bytes) {
   ours->at = IdState::Done;
   Id* active = ours->other;
   if (active == nullptr || active->at != IdState::Connecting) return 0;
-  if (path_open(ours->device, active->device))
+  if (sends(ours->device, active->device))
     reject_connection(*active, kConsumerRejected, data, bytes);
   else
     end_connection(*active, RDMA_CM_EVENT_UNREACHABLE, kTimedOut);
@@ -342,7 +359,9 @@ int rdma_disconnect(rdma_cm_id* id) {
     ours->qp->state = IBV_QPS_ERR;
   }
   Id* other = ours->other;
-  const bool heard = other != nullptr && path_open(ours->device, other->device);
+  const bool speaks =
+      ours->at == IdState::Connected || ours->at == IdState::Accepted || ours->at == IdState::Asked;
+  const bool heard = other != nullptr && speaks && sends(ours->device, other->device);
   if (ours->at == IdState::Connected || ours->at == IdState::Accepted) {
     ours->at = IdState::Disconnecting;
     if (!heard || !is_open(*other)) {

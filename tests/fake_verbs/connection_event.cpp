@@ -13,11 +13,12 @@ EventChannel* channel_of(rdma_event_channel* channel) {
   return nullptr;
 }
 
-void set_ready(Qp& qp, std::uint32_t peer, const Id& id) {
+/// `mtu`: of the end that connects, for both.
+void set_ready(Qp& qp, std::uint32_t peer, const Id& id, ibv_mtu mtu) {
   qp.now = qp.state = IBV_QPS_RTS;
   qp.attributes.dest_qp_num = peer;
   qp.attributes.rnr_retry = id.rnr_retry;
-  qp.attributes.path_mtu = IBV_MTU_1024;
+  qp.attributes.path_mtu = mtu;
   qp.attributes.timeout = id.timeout;
   qp.attributes.retry_cnt = id.retry_count;
 }
@@ -70,7 +71,7 @@ void finish_connection(Event& event) {
     return;
   }
   event.event = RDMA_CM_EVENT_ESTABLISHED;
-  set_ready(*qp, event.param.conn.qp_num, id);
+  set_ready(*qp, event.param.conn.qp_num, id, id.device->options.mtu);
   if (id.at == IdState::Connecting) id.at = IdState::Connected;
   if (other == nullptr || other->at != IdState::Accepted) return;
   other->at = IdState::Connected;
@@ -124,7 +125,7 @@ void drop_events(Id& id) {
 }
 
 void connect_queue_pairs(Id& id, const Id& other) {
-  set_ready(static_cast<Qp&>(*id.qp), other.qp->qp_num, id);
+  set_ready(static_cast<Qp&>(*id.qp), other.qp->qp_num, id, other.device->options.mtu);
 }
 
 }  // namespace allrail::fake_verbs

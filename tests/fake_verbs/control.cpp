@@ -144,6 +144,11 @@ void restore(const std::string& name) {
   settle();
 }
 
+void break_manager(const std::string& name) {
+  const Lock lock(world().mutex);
+  if (Device* device = world().device_named(name)) device->manager_is_broken = true;
+}
+
 void set_no_listener(NoListener answer) {
   const Lock lock(world().mutex);
   world().no_listener = answer;

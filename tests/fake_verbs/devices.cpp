@@ -76,6 +76,7 @@ void fill_gid(const Device& device, int index, ibv_gid_entry& entry) {
 }
 
 int gids_of(const Device& device) {
+  if (!device.options.has_gids) return 0;
   if (device.options.infiniband) return 1;
   return device.options.has_ip ? kGids : kGids / 2;
 }

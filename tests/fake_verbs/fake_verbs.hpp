@@ -25,9 +25,13 @@ struct DeviceOptions {
   std::string address = "10.9.0.1";  // IPv4; devices of one /24 reach each other's resolution
   bool infiniband = false;           // else RoCE
   bool iwarp = false;
+  bool has_gids = true;
   int unset_gid = -1;  // a place of the GID table that is empty
   /// Else it has link-local GIDs only, and librdmacm knows nothing of it.
   bool has_ip = true;
+  /// As soft-RoCE's: a connection manager that had to send a message while the port was down hears
+  /// nothing any more.
+  bool manager_breaks = false;
   ibv_mtu mtu = IBV_MTU_1024;
   int max_qp = 1024;
   int max_qp_wr = 4096;
@@ -82,6 +86,10 @@ void cut(const std::string& device);
 void blackhole(const std::string& device);
 /// Ends either. After a cut contexts get IBV_EVENT_PORT_ACTIVE. Queue pairs in error stay so.
 void restore(const std::string& device);
+
+/// From now on messages of the connection manager are lost over this device, without a word; data
+/// is not.
+void break_manager(const std::string& device);
 
 /// What answers a connection to a port of a living address on which nobody listens. The kernel
 /// says Rejected (status 8, invalid service id); Unreachable is what a filtered port would give.

@@ -18,7 +18,8 @@ using fake_verbs::Ways;
 constexpr std::size_t kWindowBytes = 1U << 16;
 
 struct Counts : RailEvents {
-  int ups = 0, downs = 0, arrived = 0, completed = 0, messages = 0;
+  int ups = 0, downs = 0, arrived = 0, completed = 0, messages = 0, answers = 0;
+  void link_answered(int, int) override { ++answers; }
   void link_up(int, int, int) override { ++ups; }
   void link_down(int, int, std::string_view) override { ++downs; }
   bool chunk_wanted(int, int, std::uint32_t) override { return true; }
@@ -30,7 +31,7 @@ struct Counts : RailEvents {
 class VerbsRailLinks : public testing::TestWithParam<Ways> {
  protected:
   void make(std::vector<DeviceOptions> devices = fake_verbs::default_devices(),
-            bool has_siblings = true) {
+            bool has_siblings = true, bool second_is_late = false) {
     fake_verbs::reset(3, std::move(devices));
     const JobSecret secret = JobSecret::random();
     for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -43,8 +44,10 @@ class VerbsRailLinks : public testing::TestWithParam<Ways> {
       rails_[rank]->set_primary_window(windows_[rank]);
       rails_[rank]->register_source(source_);
     }
-    for (std::size_t rank = 0; rank < 2; ++rank)
-      rails_[rank]->connect(static_cast<int>(1 - rank), rails_[1 - rank]->address());
+    rails_[0]->connect(1, rails_[1]->address());
+    const auto heard = [&] { return !second_is_late || counts_[0].answers > 0; };
+    ASSERT_TRUE(until(heard));
+    rails_[1]->connect(0, rails_[0]->address());
   }
   void TearDown() override {
     for (auto& rail : rails_) rail.reset();
@@ -94,17 +97,39 @@ TEST_P(VerbsRailLinks, AskForTheRetriesThatTheirDocumentsPromise) {
   }
 }
 
-/// The other way's are librdmacm's affair.
-class DirectLinks : public VerbsRailLinks {};
+/// With side addresses, and librdmacm or not.
+class LinksWithSideAddresses : public VerbsRailLinks {};
 
-TEST_P(DirectLinks, TakeTheSmallerMtuOfBothPorts) {
+TEST_P(LinksWithSideAddresses, TakeTheSmallerMtuOfBothPorts) {
+  for (const std::size_t smaller : {0U, 1U}) {
+    std::vector<DeviceOptions> devices = fake_verbs::default_devices();
+    devices[1 - smaller].mtu = IBV_MTU_4096;
+    devices[smaller].mtu = IBV_MTU_2048;
+    make(devices);
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    for (const ibv_qp_attr& pair : fake_verbs::queue_pairs()) {
+      EXPECT_EQ(pair.path_mtu, IBV_MTU_2048);
+    }
+    ASSERT_TRUE(post());
+    EXPECT_TRUE(until([&] { return counts_[1].arrived == 1; }));
+    counts_ = {};
+    TearDown();
+  }
+}
+
+class LinksByLibrdmacmAlone : public VerbsRailLinks {};
+
+TEST_P(LinksByLibrdmacmAlone, NeedOneMtu) {
   std::vector<DeviceOptions> devices = fake_verbs::default_devices();
-  devices[0].mtu = IBV_MTU_4096;
-  devices[1].mtu = IBV_MTU_2048;
-  make(devices);
-  ASSERT_TRUE(until([&] { return both_up(); }));
-  for (const ibv_qp_attr& pair : fake_verbs::queue_pairs()) {
-    EXPECT_EQ(pair.path_mtu, IBV_MTU_2048);
+  devices[1].mtu = IBV_MTU_4096;
+  try {
+    make(devices);
+    ADD_FAILURE() << "they connect";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Mismatch);
+    EXPECT_EQ(error.peer(), 1);
+    for (const char* word : {"fake0:1", "1024", "4096", "rank 1", "ALLRAIL_CONNECT"})
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
   }
 }
 
@@ -161,6 +186,58 @@ TEST_P(VerbsRailLinks, StayDownWhileNothingGetsThrough) {
   }
 }
 
+// A connection manager that could not send a message is of no use any more on soft-RoCE: none may
+// be sent while the port is down, by whichever end.
+TEST_P(VerbsRailLinks, ComeBackAfterThePortWasDown) {
+  std::vector<DeviceOptions> devices = fake_verbs::default_devices();
+  for (DeviceOptions& device : devices) device.manager_breaks = true;
+  make(devices);
+  for (int round = 0; round < 6; ++round) {
+    ASSERT_TRUE(until([&] { return both_up(); })) << round;
+    const std::string device = "fake" + std::to_string(round % 2);
+    fake_verbs::cut(device);
+    const int downs = counts_[0].downs;
+    // Noticed by the port alone, or by a fence, too; the other end has nothing in flight that
+    // would tell it.
+    if (round > 0) {
+      for (std::size_t rank = 0; rank < 2; ++rank)
+        rails_[rank]->close(static_cast<int>(1 - rank), counts_[rank]);
+    }
+    ASSERT_TRUE(until([&] { return counts_[0].downs >= downs + 2; })) << "it tries in vain";
+    fake_verbs::restore(device);
+  }
+  EXPECT_TRUE(until([&] { return both_up(); }));
+  // What was given up meanwhile is gone by now: two listeners, and what the links have.
+  const int managed = GetParam() == Ways::Direct ? 0 : 2;
+  EXPECT_EQ(fake_verbs::live().ids, 2 * managed);
+}
+
+// One that was left with nothing in flight but its end.
+TEST_P(VerbsRailLinks, AreGivenBackWhileThePortIsDown) {
+  make();
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  fake_verbs::cut("fake0");
+  ASSERT_TRUE(until([&] { return counts_[0].downs >= 2; }));
+}
+
+class LinksOfBothWays : public VerbsRailLinks {};
+
+// librdmacm fails, the network does not. That the peer was there once, and was waited for, does not
+// mean that its answer is waited for now.
+TEST_P(LinksOfBothWays, ComeBackByTheOtherWay) {
+  make(fake_verbs::default_devices(), true, true);
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  EXPECT_EQ(fake_verbs::live().ids, 4) << "the first time by librdmacm";
+  fake_verbs::break_manager("fake1");
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    rails_[rank]->close(static_cast<int>(1 - rank), counts_[rank]);
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  EXPECT_EQ(fake_verbs::live().ids, 2) << "only the listeners";
+  ASSERT_TRUE(post());
+  const int arrived = counts_[1].arrived;
+  EXPECT_TRUE(until([&] { return counts_[1].arrived > arrived; }));
+}
+
 TEST_P(VerbsRailLinks, SayWhenTheyHaveNoWayInCommon) {
   make();
   auto options =
@@ -180,7 +257,12 @@ TEST_P(VerbsRailLinks, SayWhenTheyHaveNoWayInCommon) {
 INSTANTIATE_TEST_SUITE_P(Ways, VerbsRailLinks, testing::Values(Ways::Manager, Ways::Direct),
                          [](const auto& one) { return fake_verbs::ways_text(one.param); });
 
-INSTANTIATE_TEST_SUITE_P(Ways, DirectLinks, testing::Values(Ways::Direct));
+INSTANTIATE_TEST_SUITE_P(Ways, LinksWithSideAddresses, testing::Values(Ways::Direct, Ways::Both),
+                         [](const auto& one) { return fake_verbs::ways_text(one.param); });
+
+INSTANTIATE_TEST_SUITE_P(Ways, LinksByLibrdmacmAlone, testing::Values(Ways::Manager));
+
+INSTANTIATE_TEST_SUITE_P(Ways, LinksOfBothWays, testing::Values(Ways::Both));
 
 TEST(VerbsRailOptions, NameTheDeviceThatIsMissing) {
   fake_verbs::reset(1);

@@ -19,6 +19,10 @@ Qp* peer_of(const Qp& qp) { return queue_pair_numbered(qp.attributes.dest_qp_num
 
 /// Whether packets of this queue pair come to the other one, and are those that it waits for.
 bool fits(const Qp& qp, const Qp& peer) {
+  // Ports lose what is larger than their MTU.
+  if (qp.attributes.path_mtu > qp.device()->options.mtu ||
+      qp.attributes.path_mtu > peer.device()->options.mtu)
+    return false;
   if (!qp.moved_by_program) return true;
   return leads_to(*qp.device(), qp.attributes.ah_attr, *peer.device(), peer.attributes.ah_attr) &&
          qp.attributes.sq_psn == peer.attributes.rq_psn &&

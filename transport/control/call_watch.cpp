@@ -49,8 +49,9 @@ std::optional<AbortCause> CallWatch::observe(std::span<const LocalProgress> prog
 std::optional<AbortCause> CallWatch::compare(std::span<const Wait> waits) const {
   for (const Wait& wait : waits) {
     for (const Seen& seen : seen_) {
-      if (wait.sequence != 0 && seen.progress.sequence == wait.sequence &&
-          seen.progress.stamp != wait.stamp) {
+      // Of a call with a root, ranks may be through that the waiting rank will never be through.
+      const std::uint64_t stamp = seen.progress.stamp_of(wait.sequence);
+      if (stamp != 0 && stamp != wait.stamp) {
         return different_calls(wait.rank, seen.progress.rank, wait.sequence);
       }
     }

@@ -152,7 +152,8 @@ void FakeNetwork::attempt(Link& link) {
     End& end = link.ends[side];
     end.up = true;
     end.generation = link.generation;
-    end.in_flight = 0;
+    end.in_flight.clear();
+    end.in_flight_bytes = 0;
     end.last_arrival_ns = 0;
     FakeRail::Report report;
     report.peer = link.ports[1 - side].rank;
@@ -229,8 +230,10 @@ void FakeNetwork::freeze(Port from, Port to, std::int64_t duration_ns) {
 bool FakeNetwork::post(Link& link, int side, const Chunk& chunk) {
   End& end = link.ends[side];
   const FakeRailOptions& options = options_of(link, side);
-  if (!end.up || end.in_flight >= options.queue_depth) return false;
-  ++end.in_flight;
+  if (!end.up || static_cast<int>(end.in_flight.size()) >= options.queue_depth) return false;
+  end.in_flight.push_back({chunk.bytes, now_ns_});
+  end.in_flight_bytes += chunk.bytes;
+  end.use.most_bytes = std::max(end.use.most_bytes, end.in_flight_bytes);
   FakeRail& sender = *rail(link.ports[side]);
   const double duration_ns = static_cast<double>(chunk.bytes) / options.bytes_per_second * 1e9;
   sender.sends_until_ns_ =

@@ -26,7 +26,8 @@ struct FakeRailOptions {
   std::int64_t jitter_ns = 0;
   int queue_depth = 64;
   std::uint32_t max_chunk_bytes = 1U << 20;
-  double duplicate_chance = 0;  // an arrival is reported twice
+  std::int64_t resend_after_ns = 0;  // what the rail says of itself; nothing is sent twice
+  double duplicate_chance = 0;       // an arrival is reported twice
   // As tcp: the payload waits until the receiver polls and wants it. Otherwise as RDMA: it lands.
   bool reads_payload = false;
 };
@@ -73,6 +74,12 @@ class FakeNetwork {
     freeze({from, rail}, {to, rail}, duration_ns);
   }
   void freeze(Port from, Port to, std::int64_t duration_ns);
+  /// What a rail of this rank has had in flight to one peer.
+  struct Use {
+    std::uint64_t most_bytes = 0;
+    std::int64_t longest_ns = 0;  // from posting a chunk to its completion
+  };
+  Use use(Port from, Port to) { return link(from, to).ends[from.rank < to.rank ? 0 : 1].use; }
   /// Nothing was posted to a rail of this rank without a submit() or poll() after it.
   bool all_submitted(int rank) const;
 
@@ -83,7 +90,13 @@ class FakeNetwork {
     bool wanted = false;  // of the connecting end: this is the link that it wants
     bool up = false;
     std::uint64_t generation = 0;  // of the link that is up here
-    int in_flight = 0;
+    struct Posted {
+      std::uint32_t bytes = 0;
+      std::int64_t time_ns = 0;
+    };
+    std::deque<Posted> in_flight;
+    std::uint64_t in_flight_bytes = 0;
+    Use use;
     std::int64_t last_arrival_ns = 0;  // at the other end: a link keeps its order
     std::int64_t frozen_until_ns = 0;  // what this end sends
   };

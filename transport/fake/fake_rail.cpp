@@ -132,16 +132,34 @@ void FakeRail::deliver(const Report& report, RailEvents& events) {
       std::memcpy(target(report.chunk), report.bytes.data(), report.bytes.size());
       events.chunk_arrived(index_, peer, report.chunk.immediate, report.chunk.bytes);
       break;
-    case Report::Kind::Completed: {
-      int& in_flight = end_to(peer).in_flight;
-      in_flight = std::max(0, in_flight - 1);
+    case Report::Kind::Completed:
+      count_completed(end_to(peer));
       events.chunks_completed(index_, peer, 1);
       break;
-    }
     case Report::Kind::Control:
       events.control_arrived(index_, peer, report.bytes);
       break;
   }
+}
+
+void FakeRail::count_completed(FakeNetwork::End& end) const {
+  if (end.in_flight.empty()) return;
+  const FakeNetwork::End::Posted oldest = end.in_flight.front();
+  end.in_flight.pop_front();
+  end.in_flight_bytes -= oldest.bytes;
+  end.use.longest_ns = std::max(end.use.longest_ns, network_.now_ns_ - oldest.time_ns);
+}
+
+/// What others have sent stays where it is.
+bool FakeRail::poll_peer(RailEvents& events, int peer) {
+  submit();
+  std::deque<Report> of_peer;
+  std::deque<Report> others;
+  for (Report& report : reports_)
+    (report.peer == peer ? of_peer : others).push_back(std::move(report));
+  reports_ = std::move(others);
+  for (const Report& report : of_peer) deliver(report, events);
+  return !of_peer.empty();
 }
 
 bool FakeRail::poll(RailEvents& events) {

@@ -21,6 +21,7 @@ class FakeRail final : public Rail {
   const std::string& name() const override { return name_; }
   std::uint32_t max_chunk_bytes() const override { return options().max_chunk_bytes; }
   int queue_depth() const override { return options().queue_depth; }
+  std::int64_t resend_after_ns() const override { return options().resend_after_ns; }
   std::vector<std::byte> address() const override;
   void set_primary_window(std::span<std::byte> memory) override { primary_ = memory; }
   RemoteKey register_window(std::span<std::byte> memory) override;
@@ -32,6 +33,7 @@ class FakeRail final : public Rail {
   bool post_control(int peer, std::span<const std::byte> message) override;
   void submit() override { unsubmitted_.clear(); }
   bool poll(RailEvents& events) override;
+  bool poll_peer(RailEvents& events, int peer) override;
   bool flushed() const override { return unsubmitted_.empty(); }
   void flush_acknowledgements() override {}
   void close(int peer, RailEvents& events) override;
@@ -60,6 +62,7 @@ class FakeRail final : public Rail {
   /// Where the chunk goes here, or null if it does not fit a window.
   std::byte* target(const Chunk& chunk) const;
   void deliver(const Report& report, RailEvents& events);
+  void count_completed(FakeNetwork::End& end) const;
   static bool is_data(const Report& report);
   /// Forgets completions and messages of this peer that were not reported; `all`: everything.
   void purge(int peer, bool all);

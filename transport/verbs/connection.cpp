@@ -62,6 +62,7 @@ bool VerbsRail::take_device_events(RailEvents& events) {
     ibv_ack_async_event(&event);
     any = true;
     if (type == IBV_EVENT_PORT_ERR && mine) take_all_down("its port went down", events);
+    if (type == IBV_EVENT_PORT_ACTIVE && mine) silent_.clear();
     if (type == IBV_EVENT_DEVICE_FATAL) take_all_down("its device failed", events);
   }
   return any;
@@ -182,13 +183,17 @@ void VerbsRail::connecting_failed(Link& link, const std::string& reason, RailEve
   // The side channel did not come about: its next address is tried next.
   if (link.state == Link::State::Resolving && link.way == Way::Direct) ++link.tries;
   dismantle(link, &events);
-  link.answered = false;
+  // Where it had been up, what fails now may be librdmacm rather than the network.
+  if (link.was_up) link.way = next_way(my_address(), link.remote, link.way);
   wait_for_retry(link);
   base::log_debug("rail {}, rank {}: {}", name(), link.peer, text);
   events.link_down(index(), link.peer, text);
 }
 
 void VerbsRail::wait_for_retry(Link& link) {
+  // The peer, or the way to it, may be gone: the next attempt is a probe again, and is not waited
+  // for as long as for a peer that is known to be there.
+  link.answered = false;
   if (options_.rank > link.peer || !link.wanted) return;
   link.state = Link::State::Waiting;
   link.next_try_ns = base::now_ns() + retry_delay_.next_ns(link.retry_delay_ms);
@@ -196,16 +201,32 @@ void VerbsRail::wait_for_retry(Link& link) {
 
 void VerbsRail::go_up(Link& link, RailEvents& events) const {
   link.state = Link::State::Up;
+  link.was_up = true;
   link.retry_delay_ms = 0;
   events.link_up(index(), link.peer, link.theirs.rail);
+}
+
+/// True if nobody can tell.
+bool VerbsRail::port_is_active() const {
+  ibv_port_attr port{};
+  return ibv_query_port(device_.get(), port_, &port) != 0 || port.state == IBV_PORT_ACTIVE;
+}
+
+/// Ends what librdmacm made. The peer is told so by a message, and soft-RoCE's connection manager
+/// never hears anything again once it could not send one: while the port is down, it waits.
+void VerbsRail::let_go(ConnectionId id) {
+  if (!id || silent_.size() == silent_.capacity() || port_is_active()) return;
+  if (id->qp != nullptr) rdma_destroy_qp(id.get());
+  silent_.push_back(std::move(id));
 }
 
 /// Ends the connection. What had landed is reported; when this returns the queue pair is gone:
 /// nothing that the peer wrote through it lands any more, and completions that were left in the
 /// queue are of an old generation.
 void VerbsRail::dismantle(Link& link, RailEvents* events) {
+  const bool is_managed = link.id != nullptr;
   if (link.pair != nullptr) {
-    if (link.id) {
+    if (is_managed && port_is_active()) {
       (void)rdma_disconnect(link.id.get());
     } else {
       (void)to_error(*link.pair);
@@ -213,6 +234,7 @@ void VerbsRail::dismantle(Link& link, RailEvents* events) {
     if (events != nullptr && link.has_queue_pair()) drain(link, *events);
   }
   ++link.generation;
+  if (link.pair != nullptr && is_managed) let_go(std::move(link.id));
   link.pair = nullptr;
   link.id.reset();
   link.direct_pair.reset();

@@ -184,7 +184,7 @@ void VerbsRail::advance_early(Link& link, RailEvents& events) {
     return drop_early_side(link);
   }
   // One rail of the peer at a time asks: it has given up what another one asked for before.
-  link.early.reset();
+  let_go(std::move(link.early));
   link.early_offer = *offer;
   link.offer = link.early_inbox;
   link.early_offered = true;

@@ -47,6 +47,7 @@ struct Link {
   // The connecting side.
   RailAddress remote;
   Way way = Way::None;
+  bool was_up = false;
   // Which of the peer's side addresses, by turns. All its rails have the same ones, so that it is
   // kept when another rail is tried.
   std::size_t tries = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -15,6 +16,7 @@ inline constexpr std::size_t kMaxSideAddresses = 4;
 
 struct RailAddress {
   int rail = 0;                        // its number in its process
+  std::uint8_t mtu_code = 1;           // of the port, as libibverbs counts: 1 is 256 bytes, 5 4096
   std::optional<Endpoint> manager;     // for librdmacm; none: the port has no address, or is not to
   std::vector<Endpoint> side_channel;  // for direct links; none: they are not wanted
   friend bool operator==(const RailAddress&, const RailAddress&) = default;
@@ -24,8 +26,12 @@ std::vector<std::byte> encode(const RailAddress& address);
 /// Nothing for bytes that encode() did not write: those of another kind of rail among them.
 std::optional<RailAddress> decode_rail_address(std::span<const std::byte> bytes);
 
-/// How the link between two rails is made. The same at both ends.
+/// How the link between two rails is made. The same at both ends. librdmacm gives both queue pairs
+/// the MTU of the end that connects, and a port with a smaller one loses the packets: it is a way
+/// only where both have the same.
 enum class Way { None, Manager, Direct };
 Way common_way(const RailAddress& one, const RailAddress& other);
+/// The way to try after `last` has failed: the other one, if the two rails have it in common.
+Way next_way(const RailAddress& one, const RailAddress& other, Way last);
 
 }  // namespace allrail::transport::verbs

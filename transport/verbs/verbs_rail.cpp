@@ -20,6 +20,8 @@ std::unique_ptr<Rail> make_verbs_rail(const VerbsRailOptions& options) {
 namespace verbs {
 namespace {
 
+int mtu_bytes(std::uint8_t code) { return 128 << code; }
+
 /// The device of that name, opened.
 DeviceContext open_device_named(const std::string& device, const std::string& rail) {
   int count = 0;
@@ -82,6 +84,7 @@ void VerbsRail::open_device() {
   check_errno_value(ibv_query_device(data, &device), name(), "query its device");
   ibv_port_attr port{};
   check_errno_value(ibv_query_port(data, port_, &port), name(), "query its port");
+  mtu_code_ = static_cast<std::uint8_t>(port.active_mtu);
   if (port.max_msg_sz != 0) max_chunk_bytes_ = std::min(max_chunk_bytes_, port.max_msg_sz);
   // Every completion that the links of a queue can have at once fits, so that it never overflows.
   completions_per_queue_ = std::min(device.max_cqe, kLinksPerCompletionQueue * kCompletionsPerLink);
@@ -105,6 +108,7 @@ void VerbsRail::watch(int descriptor) {
 RailAddress VerbsRail::my_address() const {
   RailAddress address;
   address.rail = options_.index;
+  address.mtu_code = mtu_code_;
   if (listener_) address.manager = from_system_address(rdma_get_local_addr(listener_.get()));
   for (const auto& acceptor : acceptors_) address.side_channel.push_back(acceptor->endpoint());
   return address;
@@ -169,6 +173,7 @@ Link& VerbsRail::link_of(int peer) {
   link.peer = peer;
   link.slot = static_cast<std::uint16_t>(links_.size() - 1);
   listed_links_.reserve(links_.size());
+  silent_.reserve(2 * links_.size());  // one that was up, or wanted to be, and one that came early
   return link;
 }
 
@@ -184,6 +189,13 @@ void VerbsRail::connect(int peer, std::span<const std::byte> address) {
                          name(), peer);
   }
   const Way way = common_way(my_address(), *remote);
+  if (way == Way::None && my_address().mtu_code != remote->mtu_code) {
+    base::fail_with_peer(
+        Code::Mismatch, peer,
+        "rail {} has an MTU of {} bytes and rank {}'s of {}, which librdmacm does not settle; give "
+        "both interfaces the same MTU, or leave ALLRAIL_CONNECT at auto on all hosts",
+        name(), mtu_bytes(mtu_code_), peer, mtu_bytes(remote->mtu_code));
+  }
   if (way == Way::None) {
     base::fail_with_peer(Code::Mismatch, peer,
                          "rail {} and rank {}'s have no way to connect in common, because one has "

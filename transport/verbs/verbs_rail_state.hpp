@@ -125,6 +125,8 @@ class VerbsRail final : public Rail {
   void connecting_failed(Link& link, const std::string& reason, RailEvents& events);
   void wait_for_retry(Link& link);
   void go_up(Link& link, RailEvents& events) const;
+  bool port_is_active() const;
+  void let_go(ConnectionId id);
   void dismantle(Link& link, RailEvents* events);
   void take_down(Link& link, std::string_view reason, RailEvents& events);
   void take_all_down(std::string_view reason, RailEvents& events);
@@ -197,11 +199,14 @@ class VerbsRail final : public Rail {
   int completions_per_queue_ = 0;
   std::uint32_t max_chunk_bytes_ = kMaxChunkBytes;
   std::uint8_t port_ = 1;
+  std::uint8_t mtu_code_ = 1;  // of the port
 
   std::span<std::byte> window_;
   MemoryRegion window_region_;
   std::vector<Region> regions_;
   PeerTable<Link> links_;  // to those who were connect()ed, or who connected; at(Link::slot)
+  // Given up while the port was down, until it is up: see let_go().
+  std::vector<ConnectionId> silent_;
   // Slots of links whose work requests are collected and not posted.
   std::vector<std::uint16_t> listed_links_;
   // Taken from the queues and not looked at yet: from next_completion_ on.

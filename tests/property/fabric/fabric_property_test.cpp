@@ -1,5 +1,7 @@
 // Thousands of seeded runs of the whole fabric over fake rails that lose, delay, repeat and freeze.
 // A failing seed is printed; `--seed N` (or FABRIC_SEED=N) runs it alone, `--runs N` sets how many.
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +12,7 @@
 #include "lib/base/log.hpp"
 #include "tests/property/fabric/traffic.hpp"
 #include "tests/property/fabric/world.hpp"
+#include "transport/striping.hpp"
 
 namespace allrail::transport {
 
@@ -97,6 +100,85 @@ TEST(FabricProperty, ASilentRailIsLeftWhileItsSiblingAnswers) {
   EXPECT_TRUE(world.run_until([&] { return world.fabric(1).arrived(0, number); }, 1'500'000'000));
   EXPECT_EQ(world.fabric(0).counters()[1].fences, 1U);
   EXPECT_GT(world.fabric(0).counters()[0].replays, 0U);
+}
+
+TEST(FabricProperty, ALinkThatEndsUnderAGlanceIsFencedAndItsChunksReplayed) {
+  for (const int lost : {0, 1}) {
+    WorldOptions options;
+    options.rails.resize(2);
+    World world(options);
+    world.connect_all();
+    for (int i = 0; i < 100; ++i) world.step();
+    Fabric& mine = world.fabric(0);
+    Fabric& theirs = world.fabric(1);
+    // Glances are for peers that have been heard of.
+    const std::vector<std::byte> data(1U << 17, std::byte{3});
+    theirs.put({.peer = 0, .from = data.data(), .bytes = 100});
+    const std::uint64_t heard = mine.expect(1, 100);
+    ASSERT_TRUE(world.run_until([&] { return mine.arrived(1, heard); }, 1'000'000'000));
+    // All of it is under way at once, half over each rail; then one of them loses it.
+    const std::uint64_t number = mine.put({.peer = 1, .from = data.data(), .bytes = data.size()});
+    theirs.expect(0, data.size());
+    FakeCut cut;
+    cut.late_chance = 0;
+    world.network().cut(lost, 0, 1, cut);
+    const std::int64_t end_ns = world.network().now_ns() + 300'000'000;
+    while (!mine.completed(1, number) && world.network().now_ns() < end_ns) {
+      const bool any = mine.glance(1, data.size());
+      if (!theirs.progress() && !any) world.network().advance(1'000'000);
+    }
+    EXPECT_TRUE(mine.completed(1, number)) << lost;
+    const auto at = static_cast<std::size_t>(lost);
+    EXPECT_EQ(mine.counters()[at].fences, 1U);
+    EXPECT_GT(mine.counters()[1 - at].replays, 0U);
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), world.memory(1).begin()));
+  }
+}
+
+// 20 and 40 Mbit/s, and devices that send again what is not acknowledged within 67 ms: 256 KiB,
+// which any link may have in flight otherwise, would be sent twice.
+TEST(FabricProperty, NoMoreIsInFlightThanComesBeforeItIsSentAgain) {
+  constexpr std::int64_t kResendNs = 67'000'000;
+  WorldOptions options;
+  options.rails.resize(2);
+  options.rails[0].bytes_per_second = 5e6;
+  options.rails[1].bytes_per_second = 2.5e6;
+  for (FakeRailOptions& rail : options.rails) {
+    rail.delay_ns = 500'000;
+    rail.resend_after_ns = kResendNs;
+  }
+  World world(options);
+  world.connect_all();
+  for (int i = 0; i < 100; ++i) world.step();
+  const std::vector<std::byte> data(kWorldMemoryBytes);
+  for (int round = 0; round < 6; ++round) {
+    std::array<std::uint64_t, 2> numbers{};
+    for (const int rank : {0, 1}) {
+      const auto at = static_cast<std::size_t>(rank);
+      world.fabric(rank).put({.peer = 1 - rank, .from = data.data(), .bytes = data.size()});
+      numbers[at] = world.fabric(rank).expect(1 - rank, data.size());
+    }
+    ASSERT_TRUE(world.run_until(
+        [&] {
+          return world.fabric(0).arrived(1, numbers[0]) && world.fabric(1).arrived(0, numbers[1]);
+        },
+        10'000'000'000));
+    for (const int rank : {0, 1}) {
+      world.fabric(rank).consume(1 - rank, numbers[static_cast<std::size_t>(rank)]);
+    }
+  }
+  for (const int rank : {0, 1}) {
+    for (const int rail : {0, 1}) {
+      const FakeNetwork::Use use = world.network().use({rank, rail}, {1 - rank, rail});
+      const double rate = options.rails[static_cast<std::size_t>(rail)].bytes_per_second;
+      const double allowed =
+          std::max(rate * kResendNs / 1e9 / 2, static_cast<double>(kLeastWindowBytes));
+      // A chunk is begun while there is room, and chunks are 64 KiB at most here.
+      EXPECT_LT(use.most_bytes, 1.1 * allowed + 65'536) << rank << ", rail " << rail;
+      EXPECT_GT(use.most_bytes, 0.5 * allowed) << "the rail was used";
+      EXPECT_LT(use.longest_ns, kResendNs) << rank << ", rail " << rail;
+    }
+  }
 }
 
 TEST(FabricProperty, APeerThatIsSilentOnAllRailsIsMerelySlow) {
