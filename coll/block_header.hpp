@@ -8,7 +8,19 @@
 
 namespace allrail::coll {
 
-enum class Operation : std::uint32_t { Barrier = 1, Allgather = 2, Allgatherv = 3, Allocate = 4 };
+enum class Operation : std::uint32_t {
+  Barrier = 1,
+  Allgather = 2,
+  Allgatherv = 3,
+  Allocate = 4,
+  Gather = 5,
+  Gatherv = 6,
+  Scatter = 7,
+  Scatterv = 8,
+  Broadcast = 9,
+  Alltoall = 10,
+  Alltoallv = 11
+};
 const char* operation_name(Operation operation) noexcept;
 
 /// What a call receives into; the same on all ranks. A NodeBuffer that the rails could not register
@@ -29,7 +41,7 @@ struct CallDescription {
   Operation operation = Operation::Allgather;
   std::uint32_t algorithm = 0;  // row of the collective's algorithm table
   MemoryKind memory = MemoryKind::Ordinary;
-  std::uint32_t reserved = 0;
+  std::int32_t root = -1;  // of a collective that has one
 };
 
 /// Written by the owner of a region before its data leaves; travels with it. `done` is the last

@@ -49,7 +49,8 @@ void Engine::start(CallRun& call) {
   guarded([this] { advance(); });
 }
 
-void Engine::begin_slices() {
+// A small call walks through each of these once: they are inline where they are used.
+inline void Engine::begin_slices() {
   while (to_begin_ != nullptr && active_count_ < kMaxActive) {
     CallRun& call = *to_begin_;
     if (call.plan->zero_copy() && !has_memory(call)) return;
@@ -70,23 +71,31 @@ bool Engine::has_memory(CallRun& call) {
   return true;
 }
 
-void Engine::begin(CallRun& run) {
+inline void Engine::begin(CallRun& run) {
   const CallPlan& plan = *run.plan;
-  Call call;
+  const std::size_t place = place_of(active_count_);
+  Call& call = executions_[place].next_call();
   call.number = run.last_number = ++sequence_;
-  call.stamp = stamp_ = mix(plan.hash() ^ communicator_, call.number);
+  call.stamp = mix(plan.hash() ^ communicator_, call.number);
   if (run.begun == 0) {
     call.schedule = &plan.first();
   } else {
     call.keep_alive = plan.schedule(run.begun);
     call.schedule = call.keep_alive.get();
   }
+  call.has_puts = !plan.peers().empty();
   call.flag_stamp = run.buffers.place == 0 ? call.stamp : mix(call.stamp, run.buffers.place);
   const std::uint64_t offset = run.begun * plan.slice_bytes();
-  call.buffers.send = run.buffers.send + offset;
-  call.buffers.receive = run.buffers.receive + offset;
+  call.buffers.send_place = run.buffers.send_place;  // of calls of one slice only
+  call.buffers.receive_place = run.buffers.receive_place;
+  call.buffers.send = run.buffers.send;
+  call.buffers.receive = run.buffers.receive;
+  // The root's side of a collective is null elsewhere.
+  if (call.buffers.send != nullptr) call.buffers.send += offset;
+  if (call.buffers.receive != nullptr) call.buffers.receive += offset;
   call.description = plan.description();
   call.slot = slots_.take(plan.slot_bytes(), call.number);
+  call.window = nullptr;
   if (plan.zero_copy()) {
     const bool is_registered = run.buffers.window != nullptr;
     call.window = is_registered ? run.buffers.window : &run.registration.window();
@@ -97,9 +106,8 @@ void Engine::begin(CallRun& run) {
   shm::RankLine& line = team_.segment->line(team_.local_rank);
   // The time of entry is filled in when the wait gets long: most calls need no clock.
   shm::enter_call(line, call.number, call.stamp, 0);
-  const auto index = static_cast<std::size_t>((oldest_ + active_count_) % kMaxActive);
-  steps_done_[index] = false;
-  executions_[index].start(std::move(call));
+  steps_done_[place] = false;
+  executions_[place].start();
   ++active_count_;
   ++run.begun;
 }
@@ -122,23 +130,25 @@ void Engine::advance() {
 }
 
 /// Walks all active executions on; true when the oldest has done its steps.
-bool Engine::advance_executions() {
+inline bool Engine::advance_executions() {
   bool in_turn = true;
   for (int i = 0; i < active_count_; ++i) {
-    Execution& execution = active(i);
-    bool& done = steps_done_[static_cast<std::size_t>((oldest_ + i) % kMaxActive)];
+    const std::size_t place = place_of(i);
+    Execution& execution = executions_[place];
+    bool& done = steps_done_[place];
     if (!done) done = execution.advance(in_turn);
     if (execution.mismatch() != nullptr) report_mismatch(*execution.mismatch(), execution.call());
+    if (execution.failed_read() != nullptr) report_failed_read(*execution.failed_read());
     in_turn = in_turn && !execution.holds_the_turn();
   }
   return active_count_ > 0 && steps_done_[static_cast<std::size_t>(oldest_)];
 }
 
-void Engine::end_oldest() {
+inline void Engine::end_oldest() {
   Execution& execution = active(0);
   const std::uint64_t number = execution.call_number();
   execution.finish();
-  oldest_ = (oldest_ + 1) % kMaxActive;
+  oldest_ = static_cast<int>(place_of(1));
   --active_count_;
   ++slices_ended_;
   waiting_since_ns_ = next_warning_ns_ = 0;
@@ -146,7 +156,7 @@ void Engine::end_oldest() {
 }
 
 /// Ends the oldest call, whose steps are done. False: something of it is still here.
-bool Engine::leave_front() {
+inline bool Engine::leave_front() {
   CallRun& call = *front_;
   const CallPlan& plan = *call.plan;
   if (transport::Fabric* const fabric = team_.fabric; fabric != nullptr && !plan.peers().empty()) {

@@ -27,6 +27,9 @@
 
 namespace allrail::coll {
 
+/// Of a rank whose process has ended.
+std::string died_text(int rank);
+
 class Engine {
  public:
   /// `communicator` tells the calls of this communicator from those of others. `registered_bytes`
@@ -94,13 +97,17 @@ class Engine {
   // engine_errors.cpp
   template <class Work>
   void guarded(const Work& work);
+  [[noreturn]] void report_failed_read(const FailedRead& failed);
   [[noreturn]] void report_mismatch(const CallMismatch& mismatch, const Call& mine);
   [[noreturn]] void throw_abort_record();
   void give_up_calls();
 
-  Execution& active(int index) {
-    return executions_[static_cast<std::size_t>((oldest_ + index) % kMaxActive)];
+  /// Where the active slice with this index, from the oldest on, is kept.
+  std::size_t place_of(int index) const {
+    const int place = oldest_ + index;
+    return static_cast<std::size_t>(place < kMaxActive ? place : place - kMaxActive);
   }
+  Execution& active(int index) { return executions_[place_of(index)]; }
 
   const Team& team_;
   std::uint64_t communicator_;
@@ -117,7 +124,6 @@ class Engine {
   CallRun* to_begin_ = nullptr;  // the first with slices that are not begun
   CallRun blocking_;             // of run()
   std::uint64_t sequence_ = 0;
-  std::uint64_t stamp_ = 0;
   std::uint64_t slices_ended_ = 0;
   std::int64_t waiting_since_ns_ = 0;  // 0: no slow check since the last slice ended
   std::int64_t next_slow_check_ns_ = 0;

@@ -1,6 +1,8 @@
 // How the communicator ends: what this rank finds is told to all, and thrown.
-#include "coll/allgather/allgather.hpp"
+#include <cerrno>
+
 #include "coll/engine.hpp"
+#include "coll/recipe.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 
@@ -8,17 +10,20 @@ namespace allrail::coll {
 namespace {
 
 std::string describe(const CallDescription& call) {
-  const auto table = allgather::algorithms();
-  const std::string_view algorithm =
-      call.algorithm < table.size() ? table[call.algorithm].name : "an unknown algorithm";
+  const std::string_view algorithm = algorithm_name(call.operation, call.algorithm);
+  const std::string root = call.root < 0 ? "" : fmt::format(" with root {}", call.root);
   const char* const memory = is_node_shared(call.memory)         ? " into a NodeBuffer"
                              : call.memory == MemoryKind::Buffer ? " into a Buffer"
                                                                  : "";
-  return fmt::format("{} of {} bytes per rank by {}{}", operation_name(call.operation), call.bytes,
-                     algorithm, memory);
+  return fmt::format("{} of {} bytes per rank{} by {}{}", operation_name(call.operation),
+                     call.bytes, root, algorithm, memory);
 }
 
 }  // namespace
+
+std::string died_text(int rank) {
+  return fmt::format("rank {} died; see its own output for the reason", rank);
+}
 
 void Engine::report_mismatch(const CallMismatch& mismatch, const Call& mine) {
   const BlockHeader& theirs = mismatch.theirs;
@@ -37,6 +42,31 @@ void Engine::report_mismatch(const CallMismatch& mismatch, const Call& mine) {
                   "sizes, algorithm and kind of memory",
                   mine.number, team_.rank, describe(mine.description), mismatch.peer, what,
                   theirs.call));
+}
+
+void Engine::report_failed_read(const FailedRead& failed) {
+  const int peer = failed.peer;
+  switch (failed.error_number) {
+    case 0:
+      die(Code::Mismatch, peer,
+          fmt::format(
+              "rank {} offers a block of {} bytes in a Buffer that is not known here; every "
+              "rank must make the same calls of allocate()",
+              peer, failed.bytes));
+    case ESRCH:
+      die(Code::PeerLost, peer, died_text(peer));
+    case EFAULT:
+      die(Code::InvalidArgument, peer,
+          fmt::format("reading the block of {} bytes of rank {} failed: it, or its place in the "
+                      "receive buffer of rank {}, is not memory; both must stay mapped until the "
+                      "call returns",
+                      failed.bytes, peer, team_.rank));
+    default:
+      die(Code::ResourceLimit, peer,
+          fmt::format("reading the block of {} bytes of rank {} failed: {}; the system allowed it "
+                      "at start-up and must not forbid it later, or set ALLRAIL_SINGLE_COPY=off",
+                      failed.bytes, peer, base::errno_text(failed.error_number)));
+  }
 }
 
 void Engine::die(Code code, int peer, const std::string& text) {

@@ -180,11 +180,15 @@ void Engine::check_local_ranks() {
                       "rank must make the same collective calls",
                       rank, other.sequence, sequence_));
     }
-    if (other.sequence == sequence_ && active_count_ > 0 && other.stamp != stamp_) {
+    for (int i = 0; i < active_count_; ++i) {
+      // Of a call with a root the other rank may be through already.
+      const Call& mine = active(i).call();
+      const std::uint64_t theirs = shm::recent_stamp(line, mine.number);
+      if (theirs == 0 || theirs == mine.stamp) continue;
       CallMismatch mismatch;
       mismatch.peer = ranks[static_cast<std::size_t>(local)];
-      mismatch.theirs.call = sequence_;
-      report_mismatch(mismatch, active(active_count_ - 1).call());
+      mismatch.theirs.call = mine.number;
+      report_mismatch(mismatch, mine);
     }
   }
   if (team_.watch == nullptr) return;
@@ -195,7 +199,7 @@ void Engine::check_local_ranks() {
       team_.watch->forget(*dead);
       return;
     }
-    die(Code::PeerLost, rank, fmt::format("rank {} died; see its own output for the reason", rank));
+    die(Code::PeerLost, rank, died_text(rank));
   }
 }
 

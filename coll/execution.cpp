@@ -1,7 +1,9 @@
 #include "coll/execution.hpp"
 
+#include <atomic>
 #include <cstring>
 
+#include "coll/offer.hpp"
 #include "coll/ready_token.hpp"
 
 namespace allrail::coll {
@@ -17,8 +19,7 @@ constexpr std::uint64_t kHeadersEvery = 4;
 
 Execution::Execution(ExecutionContext& context) : context_(context), team_(context.team) {}
 
-void Execution::start(Call&& call) {
-  call_ = std::move(call);
+void Execution::start() {
   slot_ = team_.segment->bytes().data() + team_.slot_offset(team_.node, call_.slot.number);
   slot_is_free_ = false;
   next_step_ = next_await_ = 0;
@@ -27,15 +28,20 @@ void Execution::start(Call&& call) {
   told_what_arrived_ = false;
   stamp_offset_ = UINT64_MAX;
   mismatch_ = {};
+  failed_read_ = {};
   await_numbers_.clear();
   user_puts_.clear();
   await_steps_.clear();
   announced_ = 0;
+  state_ = State::Running;
+  if (call_.has_puts) find_puts();
+}
+
+void Execution::find_puts() {
   for (const Step& step : call_.schedule->steps) {
     if (step.kind == StepKind::Put) ++puts_left_;
     if (step.kind == StepKind::Await) await_steps_.push_back(&step);
   }
-  state_ = State::Running;
 }
 
 /// As many as the fabric has places for: a long ring awaits more puts of one neighbour than may be
@@ -57,19 +63,21 @@ bool Execution::advance(bool in_turn) {
   if (in_turn && announced_ < await_steps_.size()) announce_awaits();
   if (!slot_is_free_ && !slot_free()) return false;
   const auto& steps = call_.schedule->steps;
-  while (next_step_ < steps.size()) {
-    if (!run_step(steps[next_step_], in_turn)) return false;
-    ++next_step_;
+  const Step* const end = steps.data() + steps.size();
+  for (const Step* step = steps.data() + next_step_; step != end; ++step, ++next_step_) {
+    if (!run_step(*step, in_turn)) return false;
   }
   return true;
 }
 
-bool Execution::slot_free() {
+// What advance() takes for every step of a small call is inline: a call of its own would cost as
+// much as most steps.
+inline bool Execution::slot_free() {
   slot_is_free_ = context_.done_counts.my_node_is_done(call_.slot.previous_call);
   return slot_is_free_;
 }
 
-bool Execution::run_step(const Step& step, bool in_turn) {
+[[gnu::always_inline]] inline bool Execution::run_step(const Step& step, bool in_turn) {
   switch (step.kind) {
     case StepKind::Copy:
       copy(step);
@@ -90,11 +98,16 @@ bool Execution::run_step(const Step& step, bool in_turn) {
       return await_local(step);
     case StepKind::AwaitSent:
       return await_sent();
+    case StepKind::Offer:
+      offer(step);
+      return true;
+    case StepKind::Read:
+      return read(step);
   }
   return true;
 }
 
-const std::byte* Execution::source(Memory memory, std::uint64_t offset) const {
+inline const std::byte* Execution::source(Memory memory, std::uint64_t offset) const {
   switch (memory) {
     case Memory::Send:
       return call_.buffers.send + offset;
@@ -106,11 +119,11 @@ const std::byte* Execution::source(Memory memory, std::uint64_t offset) const {
   return nullptr;
 }
 
-std::byte* Execution::target(Memory memory, std::uint64_t offset) const {
+inline std::byte* Execution::target(Memory memory, std::uint64_t offset) const {
   return memory == Memory::Slot ? slot_ + offset : call_.buffers.receive + offset;
 }
 
-void Execution::copy(const Step& step) {
+inline void Execution::copy(const Step& step) {
   const std::byte* from = source(step.from, step.from_offset);
   std::byte* to = target(step.to, step.to_offset);
   // In place the send buffer is this rank's block of the receive buffer.
@@ -154,7 +167,7 @@ bool Execution::put(const Step& step) {
   put.peer = step.peer;
   put.from = source(step.from, step.from_offset);
   put.bytes = step.bytes;
-  put.port = step.round + step.port;
+  put.port = call_.schedule->lane + step.round + step.port;
   put.call = call_.number;
   if (step.to == Memory::Slot) {
     if (!context_.done_counts.node_of_is_done(step.peer, call_.slot.previous_call)) return false;
@@ -227,7 +240,7 @@ void Execution::note_sender(const Step& step) {
   context_.done_counts.note_node(team_.node_of(header.owner), header.done);
 }
 
-bool Execution::await_local(const Step& step) {
+inline bool Execution::await_local(const Step& step) {
   const shm::Flag& flag = team_.segment->flag(call_.slot.number, step.peer);
   if (!shm::reached(flag, shm::flag_value(call_.number, step.stage))) return false;
   if (flag.stamp.load(std::memory_order_relaxed) != call_.flag_stamp) {
@@ -237,6 +250,49 @@ bool Execution::await_local(const Step& step) {
   }
   context_.done_counts.note_local(step.peer, flag.done.load(std::memory_order_relaxed));
   return true;
+}
+
+void Execution::offer(const Step& step) {
+  SharedPlace place =
+      step.from == Memory::Send ? call_.buffers.send_place : call_.buffers.receive_place;
+  if (place.buffer == 0) {
+    place.offset = reinterpret_cast<std::uintptr_t>(source(step.from, step.from_offset));
+  } else {
+    place.offset += step.from_offset;
+  }
+  write_offer(team_.segment->flag(call_.slot.number, team_.local_rank), place);
+  shm::raise(*team_.segment, call_.slot.number, team_.local_rank,
+             shm::flag_value(call_.number, step.stage), call_.flag_stamp,
+             context_.done_counts.mine());
+}
+
+/// Its owner may do with its memory what it likes once it was told of an error. It is told behind
+/// the abort word: so what was read before that word was set is right, and nothing else counts.
+bool Execution::read(const Step& step) {
+  const int error_number = read_offer_of(step.peer, step);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (team_.segment->aborted()) return false;
+  if (failed_read_.peer >= 0) return false;
+  if (error_number == 0) return true;
+  failed_read_ = {team_.roster->rank_of_local(step.peer), error_number, step.bytes};
+  return false;
+}
+
+int Execution::read_offer_of(int local, const Step& step) {
+  const SharedPlace place = read_offer(team_.segment->flag(call_.slot.number, local));
+  std::byte* const to = target(step.to, step.to_offset);
+  if (place.buffer == 0) {
+    return team_.reader->read(local, place.offset + step.from_offset, to, step.bytes);
+  }
+  const auto parts = team_.buffers == nullptr ? std::span<const std::byte>()
+                                              : team_.buffers->parts_of(place.buffer);
+  const std::uint64_t offset = place.offset + step.from_offset;
+  if (offset > parts.size() || step.bytes > parts.size() - offset) {
+    failed_read_ = {team_.roster->rank_of_local(local), 0, step.bytes};
+    return 0;
+  }
+  std::memcpy(to, parts.data() + offset, step.bytes);
+  return 0;
 }
 
 bool Execution::await_sent() {

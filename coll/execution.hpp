@@ -24,6 +24,13 @@ struct CallMismatch {
   BlockHeader theirs;
 };
 
+/// A block that a rank of my node offered could not be read.
+struct FailedRead {
+  int peer = -1;
+  int error_number = 0;  // 0: it names a Buffer, or bytes of one, that there are not here
+  std::uint64_t bytes = 0;
+};
+
 /// What an execution runs, given to start().
 struct Call {
   const schedule::Schedule* schedule = nullptr;
@@ -38,6 +45,7 @@ struct Call {
   const transport::RemoteWindow* window = nullptr;
   std::uint64_t window_offset = 0;  // where the receive buffer begins in it
   std::uint64_t slice_offset = 0;   // where this slice begins, on all ranks
+  bool has_puts = true;             // false: no step is a Put or an Await
   bool zero_copy() const { return window != nullptr; }
 };
 
@@ -55,7 +63,13 @@ class Execution {
   explicit Execution(ExecutionContext& context);
 
   /// Calls are started in order.
-  void start(Call&& call);
+  void start(Call&& call) {
+    call_ = std::move(call);
+    start();
+  }
+  /// The same without a copy: whoever starts a call fills in all of this before.
+  Call& next_call() { return call_; }
+  void start();
   /// Walks on as far as possible. `in_turn` is false while an earlier call has puts to post or
   /// awaits to announce: both keep the order of calls. True once all steps are done.
   bool advance(bool in_turn);
@@ -68,6 +82,7 @@ class Execution {
   std::uint64_t call_number() const { return call_.number; }
   bool holds_the_turn() const { return puts_left_ != 0 || announced_ < await_steps_.size(); }
   const CallMismatch* mismatch() const { return mismatch_.peer < 0 ? nullptr : &mismatch_; }
+  const FailedRead* failed_read() const { return failed_read_.peer < 0 ? nullptr : &failed_read_; }
   /// The rank that is waited for now, or -1: for warnings.
   int awaited_rank() const;
   /// The step that waits for a put of another node, if that is the next.
@@ -79,6 +94,7 @@ class Execution {
 
  private:
   bool slot_free();
+  void find_puts();
   void announce_awaits();
   bool run_step(const schedule::Step& step, bool in_turn);
   void copy(const schedule::Step& step);
@@ -88,6 +104,9 @@ class Execution {
   bool await(const schedule::Step& step);
   bool await_local(const schedule::Step& step);
   bool await_sent();
+  void offer(const schedule::Step& step);
+  bool read(const schedule::Step& step);
+  int read_offer_of(int local, const schedule::Step& step);
   void note_sender(const schedule::Step& step);
   void note_all_headers();
   bool header_matches(const schedule::Step& step);
@@ -118,6 +137,7 @@ class Execution {
   ReadyToken token_;
   int token_of_ = -1;
   CallMismatch mismatch_;
+  FailedRead failed_read_;
 };
 
 }  // namespace allrail::coll

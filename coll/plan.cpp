@@ -5,7 +5,10 @@
 
 #include "coll/allgather/allgather.hpp"
 #include "coll/ready_token.hpp"
+#include "coll/recipe.hpp"
 #include "coll/schedule/lower.hpp"
+#include "coll/slots.hpp"
+#include "coll/with_ready_tokens.hpp"
 #include "lib/base/error.hpp"
 #include "transport/rail.hpp"
 
@@ -21,6 +24,20 @@ const char* operation_name(Operation operation) noexcept {
       return "allgatherv";
     case Operation::Allocate:
       return "allocate";
+    case Operation::Gather:
+      return "gather";
+    case Operation::Gatherv:
+      return "gatherv";
+    case Operation::Scatter:
+      return "scatter";
+    case Operation::Scatterv:
+      return "scatterv";
+    case Operation::Broadcast:
+      return "broadcast";
+    case Operation::Alltoall:
+      return "alltoall";
+    case Operation::Alltoallv:
+      return "alltoallv";
   }
   return "unknown operation";
 }
@@ -51,32 +68,39 @@ const allgather::Algorithm& algorithm_named(const std::string& name) {
 
 CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanLimits& limits)
     : roster_(roster),
-      algorithm_(algorithm_named(request.algorithm)),
+      recipe_(make_recipe(request, roster)),
+      algorithm_(recipe_ ? allgather::algorithms().front() : algorithm_named(request.algorithm)),
       ports_(request.ports),
       leaders_(is_node_shared(request.memory) ? 1 : request.leaders),
       blocks_(request.bytes),
       largest_block_(*std::ranges::max_element(request.bytes)) {
+  send_is_mapped_ = request.send_is_mapped;
   if (request.displaced) receive_offsets_ = request.receive_offsets;
   const schedule::NodeMap map = roster.map();
-  node_shared_ = is_node_shared(request.memory);
-  straight_ = node_shared_ && goes_straight_to_nodes(request, map, limits);
-  zero_copy_ = node_shared_ ? straight_ && map.nodes() > 1 : goes_straight(request, map, limits);
   registered_bytes_ =
-      node_shared_ ? 0
+      is_node_shared(request.memory) ? 0
       : request.memory == MemoryKind::Buffer
           ? largest_block_
           : std::accumulate(request.bytes.begin(), request.bytes.end(), largest_block_);
-  copies_because_of_limit_ = zero_copy_ && registered_bytes_ > limits.registered_bytes;
-  zero_copy_ = zero_copy_ && !copies_because_of_limit_;
+  way_ = choose_way(request, map, limits);
+  if (way_ == Way::Straight && registered_bytes_ > limits.registered_bytes) {
+    way_ = Way::ThroughSlots;
+    copies_because_of_limit_ = true;
+  }
   description_.bytes = largest_block_;
   description_.operation = request.operation;
-  description_.algorithm = static_cast<std::uint32_t>(&algorithm_ - allgather::algorithms().data());
+  description_.algorithm =
+      recipe_ ? recipe_->algorithm()
+              : static_cast<std::uint32_t>(&algorithm_ - allgather::algorithms().data());
   description_.memory = request.memory;
+  description_.root = request.root;
   hash_ = mix(static_cast<std::uint64_t>(request.operation), description_.algorithm);
   // At every size, also where the kind changes nothing: that a call is right may not depend on it.
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.memory));
   for (const std::uint64_t bytes : request.bytes) hash_ = mix(hash_, bytes);
-  hash_ = mix(hash_, zero_copy_ ? 1 : 0);
+  hash_ = mix(hash_, static_cast<std::uint64_t>(way_));
+  for (const std::uint64_t bytes : request.matrix) hash_ = mix(hash_, bytes);
+  hash_ = mix(hash_, static_cast<std::uint64_t>(request.root));
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.ports) << 32 |
                          static_cast<std::uint64_t>(request.leaders));
   choose_slices(map, limits);
@@ -94,6 +118,29 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   keep_what_later_slices_need();
 }
 
+CallPlan::~CallPlan() = default;
+
+CallPlan::Way CallPlan::choose_way(const PlanRequest& request, const schedule::NodeMap& map,
+                                   const PlanLimits& limits) const {
+  if (recipe_) return Way::ThroughSlots;
+  if (reads_from_peers(request, map, limits)) return Way::FromPeers;
+  if (!is_node_shared(request.memory)) {
+    return goes_straight(request, map, limits) ? Way::Straight : Way::ThroughSlots;
+  }
+  if (map.nodes() == 1) return Way::WithinNode;
+  return goes_straight_to_nodes(request, map, limits) ? Way::StraightToNodes
+                                                      : Way::ThroughSlotsToNodes;
+}
+
+bool CallPlan::reads_from_peers(const PlanRequest& request, const schedule::NodeMap& map,
+                                const PlanLimits& limits) const {
+  if (map.nodes() > 1 || map.ranks() == 1 || is_node_shared(request.memory)) return false;
+  if (algorithm_.level == allgather::Level::Flat) return false;  // named: it is wanted as it is
+  return largest_block_ >= (request.memory == MemoryKind::Buffer
+                                ? limits.mapped_threshold_bytes
+                                : limits.single_copy_threshold_bytes);
+}
+
 bool CallPlan::goes_straight(const PlanRequest& request, const schedule::NodeMap& map,
                              const PlanLimits& limits) const {
   return algorithm_.zero_copy && roster_.largest_node() == 1 && map.nodes() > 1 &&
@@ -105,7 +152,6 @@ bool CallPlan::goes_straight(const PlanRequest& request, const schedule::NodeMap
 
 bool CallPlan::goes_straight_to_nodes(const PlanRequest& request, const schedule::NodeMap& map,
                                       const PlanLimits& limits) const {
-  if (map.nodes() == 1) return true;  // no rail and no slot is needed
   if (request.memory != MemoryKind::NodeBuffer || request.displaced ||
       !allgather::is_straight_between_nodes(algorithm_) ||
       largest_block_ * static_cast<std::uint64_t>(roster_.largest_node()) <
@@ -117,7 +163,7 @@ bool CallPlan::goes_straight_to_nodes(const PlanRequest& request, const schedule
 }
 
 void CallPlan::keep_what_later_slices_need() {
-  if (slices_ == 1) {
+  if (slices_ == 1 || recipe_) {
     receive_offsets_.clear();
     blocks_.clear();
   } else if (std::ranges::equal(blocks_.begin() + 1, blocks_.end(), blocks_.begin(),
@@ -130,13 +176,23 @@ void CallPlan::keep_what_later_slices_need() {
 
 std::uint64_t CallPlan::slot_bytes_for(const schedule::NodeMap& map,
                                        std::uint64_t slice_bytes) const {
-  if (zero_copy_) return kTokenBytes * static_cast<std::uint64_t>(map.nodes() + 1);
-  if (straight_) return 0;
+  if (recipe_) return recipe_->slot_bytes(slice_bytes);
+  if (zero_copy()) return kTokenBytes * static_cast<std::uint64_t>(map.nodes() + 1);
+  if (way_ == Way::WithinNode || way_ == Way::FromPeers) return 0;
   std::vector<std::uint64_t> bytes(blocks_);
   for (auto& block : bytes) block = std::min(block, slice_bytes);
-  const auto shape = schedule::packed_shape(map, std::move(bytes), ports_, leaders_);
+  auto shape = schedule::packed_shape(map, std::move(bytes), ports_, leaders_);
+  if (lane_bytes_ > 0) {
+    shape.grouping = roster_.grouping(leaders_);
+    const auto lanes = static_cast<std::uint64_t>(shape.lanes());
+    return schedule::largest_lane_bytes(shape) <= lane_bytes_ ? lanes * lane_bytes_ : UINT64_MAX;
+  }
   if (algorithm_.level == allgather::Level::Flat) {
     return schedule::flat_part_bytes(shape) * static_cast<std::uint64_t>(roster_.largest_node());
+  }
+  if (algorithm_.level == allgather::Level::MultiLeader) {
+    shape.grouping = roster_.grouping(leaders_);
+    return schedule::multi_leader_slot_bytes(shape, algorithm_.gather);
   }
   // A bound that does not need the schedule: every group's region on every node.
   std::uint64_t total = 0;
@@ -146,10 +202,22 @@ std::uint64_t CallPlan::slot_bytes_for(const schedule::NodeMap& map,
   return total + regions * 2 * schedule::kHeaderBytes;
 }
 
+void CallPlan::part_slot(const schedule::NodeMap& map, const PlanLimits& limits) {
+  const auto grouping = roster_.grouping(leaders_);
+  if (algorithm_.level != allgather::Level::Smp || way_ != Way::ThroughSlots ||
+      grouping == nullptr || grouping->lanes == 1 ||
+      slot_bytes_for(map, largest_block_) <= limits.small_slot_bytes) {
+    return;
+  }
+  lane_bytes_ = lane_bytes(limits.large_slot_bytes, grouping->lanes);
+  if (slot_bytes_for(map, 0) == UINT64_MAX) lane_bytes_ = 0;
+}
+
 void CallPlan::choose_slices(const schedule::NodeMap& map, const PlanLimits& limits) {
   // What goes straight into a NodeBuffer is cut into puts, not into slices.
-  const std::uint64_t limit = zero_copy_ && !straight_ ? kLargestPutBytes : largest_block_;
+  const std::uint64_t limit = way_ == Way::Straight ? kLargestPutBytes : largest_block_;
   slice_bytes_ = std::min(largest_block_, limit);
+  part_slot(map, limits);
   if (slot_bytes_for(map, 0) > limits.large_slot_bytes) {
     base::fail(
         Code::ResourceLimit,
@@ -180,6 +248,7 @@ std::vector<std::uint64_t> CallPlan::bytes_of_slice(std::uint64_t slice) const {
 
 schedule::Schedule CallPlan::make_schedule(const schedule::NodeMap& map,
                                            std::uint64_t slice) const {
+  if (recipe_) return recipe_->make(slice * slice_bytes_, slice_bytes_);
   std::vector<std::uint64_t> bytes = bytes_of_slice(slice);
   std::vector<std::uint64_t> whole(blocks_);
   bytes.resize(static_cast<std::size_t>(map.ranks()), bytes.back());
@@ -188,19 +257,43 @@ schedule::Schedule CallPlan::make_schedule(const schedule::NodeMap& map,
   if (!receive_offsets_.empty()) shape.receive_offsets = receive_offsets_;
   shape.bytes = std::move(bytes);
   const int rank = roster_.rank();
-  if (straight_) {
-    schedule::Schedule bare =
-        allgather::make_node_shared_schedule(algorithm_, shape, rank, kLargestPutBytes);
-    return zero_copy_ ? with_ready_tokens(bare, map, rank) : bare;
+  switch (way_) {
+    case Way::ThroughSlots:
+      if (algorithm_.level != allgather::Level::Flat) shape.grouping = roster_.grouping(leaders_);
+      shape.lane_bytes = lane_bytes_;
+      return allgather::make_schedule(algorithm_, shape, rank);
+    case Way::Straight:
+      return with_ready_tokens(allgather::make_zero_copy_schedule(algorithm_, shape, rank), map,
+                               rank);
+    case Way::ThroughSlotsToNodes:
+      return allgather::make_copied_node_shared_schedule(algorithm_, shape, rank);
+    case Way::StraightToNodes:
+      return with_ready_tokens(
+          allgather::make_node_shared_schedule(algorithm_, shape, rank, kLargestPutBytes), map,
+          rank);
+    case Way::FromPeers: {
+      const bool in_result = description_.memory == MemoryKind::Buffer && !send_is_mapped_;
+      return schedule::lower_from_peers(
+          shape, rank, in_result ? schedule::Memory::Receive : schedule::Memory::Send);
+    }
+    case Way::WithinNode:
+      return allgather::make_node_shared_schedule(algorithm_, shape, rank, kLargestPutBytes);
   }
-  if (node_shared_) return allgather::make_copied_node_shared_schedule(algorithm_, shape, rank);
-  if (!zero_copy_) return allgather::make_schedule(algorithm_, shape, rank);
-  return with_ready_tokens(allgather::make_zero_copy_schedule(algorithm_, shape, rank), map, rank);
+  return {};
+}
+
+bool CallPlan::are_alike(std::uint64_t slice, std::uint64_t other) const {
+  if (slice == other) return true;
+  if (!recipe_) return bytes_of_slice(slice) == bytes_of_slice(other);
+  const auto is_whole = [this](std::uint64_t one) {
+    return (one + 1) * slice_bytes_ <= largest_block_;
+  };
+  return recipe_->is_uniform() && is_whole(slice) && is_whole(other);
 }
 
 std::shared_ptr<const schedule::Schedule> CallPlan::schedule(std::uint64_t slice) const {
   if (slice < kept_.size()) return kept_[slice];
-  if (slice == 0 || bytes_of_slice(slice) == bytes_of_slice(0)) return first_;
+  if (are_alike(slice, 0)) return first_;
   return std::make_shared<schedule::Schedule>(make_schedule(roster_.map(), slice));
 }
 
@@ -208,102 +301,10 @@ void CallPlan::keep_all_slices() {
   if (slices_ == 1) return;
   std::vector<std::shared_ptr<const schedule::Schedule>> kept;
   for (std::uint64_t slice = 0; slice < slices_; ++slice) {
-    const bool as_before = slice > 0 && bytes_of_slice(slice) == bytes_of_slice(slice - 1);
+    const bool as_before = slice > 0 && are_alike(slice, slice - 1);
     kept.push_back(as_before ? kept.back() : schedule(slice));
   }
   kept_ = std::move(kept);
-}
-
-namespace {
-
-/// Adds the steps of ready tokens to a schedule without them.
-class ReadyTokens {
- public:
-  ReadyTokens(const schedule::Schedule& bare, const schedule::NodeMap& map, int rank)
-      : bare_(bare), map_(map), rank_(rank), expects_token_(nodes(), false) {
-    for (const Step& step : bare.steps) {
-      if (step.kind == StepKind::Put) expects_token_[node_of(step.peer)] = true;
-    }
-    result_.rounds = bare.rounds;
-    result_.stages = bare.stages;
-    result_.slot_bytes = kTokenBytes * (nodes() + 1);
-  }
-
-  schedule::Schedule run() {
-    const auto is = [this](StepKind kind) {
-      return std::ranges::find(bare_.steps, kind, &Step::kind) != bare_.steps.end();
-    };
-    const bool talks = is(StepKind::Put) || is(StepKind::Await);
-    if (talks && !is(StepKind::Stamp)) tell_peers();
-    for (const Step& step : bare_.steps) {
-      if (step.kind == StepKind::Stamp) {
-        tell_peers();
-        continue;
-      }
-      // A peer sends its token before its data, so the token is awaited before the data too.
-      if ((step.kind == StepKind::Put || step.kind == StepKind::Await) &&
-          expects_token_[node_of(step.peer)]) {
-        expects_token_[node_of(step.peer)] = false;
-        await_token(step);
-      }
-      result_.steps.push_back(step);
-    }
-    return std::move(result_);
-  }
-
- private:
-  using Step = schedule::Step;
-  using StepKind = schedule::StepKind;
-
-  std::size_t nodes() const { return static_cast<std::size_t>(map_.nodes()); }
-  std::size_t node_of(int peer) const {
-    return static_cast<std::size_t>(map_.node_of[static_cast<std::size_t>(peer)]);
-  }
-  std::uint64_t token_of(int peer) const { return kTokenBytes * (node_of(peer) + 1); }
-
-  void tell_peers() {
-    Step stamp;
-    stamp.kind = StepKind::Stamp;
-    stamp.to = schedule::Memory::Slot;
-    stamp.bytes = schedule::kHeaderBytes;
-    result_.steps.push_back(stamp);
-    std::vector<bool> told(nodes(), false);
-    for (const Step& step : bare_.steps) {
-      if (step.kind != StepKind::Await || told[node_of(step.peer)]) continue;
-      told[node_of(step.peer)] = true;
-      Step put;
-      put.kind = StepKind::Put;
-      put.from = put.to = schedule::Memory::Slot;
-      put.peer = step.peer;
-      put.to_offset = token_of(rank_);
-      put.bytes = kTokenBytes;
-      result_.steps.push_back(put);
-    }
-  }
-
-  void await_token(const Step& before) {
-    Step await;
-    await.kind = StepKind::Await;
-    await.to = schedule::Memory::Slot;
-    await.peer = before.peer;
-    await.from_offset = await.to_offset = token_of(before.peer);
-    await.bytes = kTokenBytes;
-    await.round = before.round;
-    result_.steps.push_back(await);
-  }
-
-  const schedule::Schedule& bare_;
-  const schedule::NodeMap& map_;
-  const int rank_;
-  std::vector<bool> expects_token_;  // by node
-  schedule::Schedule result_;
-};
-
-}  // namespace
-
-schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, const schedule::NodeMap& map,
-                                     int rank) {
-  return ReadyTokens(bare, map, rank).run();
 }
 
 }  // namespace allrail::coll

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "coll/offer.hpp"
 #include "transport/fabric.hpp"
 
 namespace allrail::coll {
@@ -20,6 +21,9 @@ struct Buffers {
   const transport::RemoteWindow* window = nullptr;  // of the Buffer that `receive` lies in
   std::uint64_t window_offset = 0;                  // of `receive` in it
   bool send_is_registered = false;
+  // For the ranks of my node, where they lie in a Buffer.
+  SharedPlace send_place{};
+  SharedPlace receive_place{};
   // Of a NodeBuffer, what all ranks of a node must agree on besides: which one it is, where the
   // result begins in it, and displacements. 0 for other memory.
   std::uint64_t place = 0;

@@ -1,12 +1,14 @@
-// Who is on which node, as a rank keeps it for the whole job: the node of every rank, 4 bytes each,
-// and beyond that only what belongs to its own node or to nodes as a whole.
+// Who is on which node and who leads there, as a rank keeps it for the whole job: the node of every
+// rank, 4 bytes each, and beyond that only what belongs to its own node or to nodes as a whole.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "coll/schedule/shape.hpp"
+#include "lib/topology/leaders.hpp"
 
 namespace allrail::coll {
 
@@ -35,12 +37,22 @@ class Roster {
   /// Everything about all ranks, for as long as a schedule is made.
   schedule::NodeMap map() const { return schedule::NodeMap(node_of_); }
 
+  /// Leaders are elected by where ranks run. `places`, by rank, outlives the roster.
+  void elect_by(topology::LeaderPolicy policy, std::span<const topology::RankPlace> places);
+  /// How many leaders per node the places call for: what the node that wants most asks for.
+  int natural_leaders() const { return natural_leaders_; }
+  /// What a shape with so many leaders groups the ranks by; null: by their order.
+  std::shared_ptr<const schedule::Grouping> grouping(int leaders) const;
+
  private:
   int rank_ = 0;
   std::vector<int> node_of_;  // by rank
   std::vector<int> sizes_;    // by node
   std::vector<int> first_;    // by node
   std::vector<int> local_ranks_;
+  topology::LeaderPolicy policy_ = topology::LeaderPolicy::Near;
+  std::span<const topology::RankPlace> places_;
+  int natural_leaders_ = 1;
 };
 
 }  // namespace allrail::coll

@@ -60,6 +60,12 @@ int ports_of(const Row& row, const SelectionFacts& facts) {
   return row.ports == Ports::One ? 1 : std::max(1, facts.rails);
 }
 
+int leaders_for(const SelectionFacts& facts, std::uint64_t per_node) {
+  if (facts.nodes == 1) return 1;
+  const auto wanted = static_cast<std::uint64_t>(std::max(1, facts.natural_leaders));
+  return static_cast<int>(std::clamp<std::uint64_t>(per_node / kBytesPerLeader, 1, wanted));
+}
+
 }  // namespace
 
 Selection select_allgather(const SelectionFacts& facts) {
@@ -75,6 +81,7 @@ Selection select_allgather(const SelectionFacts& facts) {
     selection.algorithm = row.algorithm;
     selection.reason = row.reason;
     selection.ports = ports_of(row, facts);
+    selection.leaders = leaders_for(facts, per_node);
     return selection;
   }
   return selection;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "coll/block_header.hpp"
+
 namespace allrail::coll {
 
 /// Below this size ready tokens and waiting for acknowledgements cost more than the two copies that
@@ -17,6 +19,17 @@ inline constexpr std::uint64_t kBufferThresholdBytes = 512ULL * 1024;
 /// acknowledgements. Measured: docs/decisions/0016.
 inline constexpr std::uint64_t kNodeBufferThresholdBytes = 256ULL * 1024;
 
+/// A leader more for every so many bytes that a node contributes, up to what locality calls for:
+/// each of them then sends puts that are striped over all rails. With less, more leaders are more
+/// messages and nothing else.
+inline constexpr std::uint64_t kBytesPerLeader = 16ULL * 1024;
+
+/// On a single node, a core for every rank: from which blocks on ranks read each other, with
+/// a system call for each, instead of copying through the segment. Measured: docs/decisions/0017.
+inline constexpr std::uint64_t kSingleCopyThresholdBytes = 64ULL * 1024;
+/// The same for Buffers, which need no system call.
+inline constexpr std::uint64_t kMappedThresholdBytes = 2ULL * 1024;
+
 /// What the choice depends on; equal on all ranks.
 struct SelectionFacts {
   std::uint64_t bytes_per_rank = 0;  // the largest block
@@ -25,6 +38,7 @@ struct SelectionFacts {
   int smallest_node = 1;
   int largest_node = 1;
   int rails = 1;
+  int natural_leaders = 1;  // that the places of ranks and rails call for
   // From which blocks on they go straight to the memory that is received into.
   std::uint64_t zero_copy_threshold_bytes = kZeroCopyThresholdBytes;
 };
@@ -38,5 +52,8 @@ struct Selection {
 
 /// The first row of the table that fits. The rows were measured: docs/performance.md.
 Selection select_allgather(const SelectionFacts& facts);
+/// The same for the collectives that are not allgathers. Bytes are those of the largest block: of
+/// the data for a broadcast, of a pair for an alltoall.
+Selection select_rooted(Operation operation, const SelectionFacts& facts);
 
 }  // namespace allrail::coll

@@ -6,7 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "shm/segment.hpp"
 
 namespace allrail::coll {
 
@@ -19,6 +22,13 @@ struct SlotGeometry {
 
 /// How `node_memory_bytes` is divided. At least 64 KiB per small slot goes to the small ring.
 SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes);
+
+/// In a large slot each lane of leaders has an even part, whatever the call, so that it can lie in
+/// the memory near its leader, who receives there.
+std::uint64_t lane_bytes(std::uint64_t large_slot_bytes, int lanes);
+/// Which parts of a segment those are; `memory_of_lane` -1: of no memory in particular.
+std::vector<shm::MemoryPart> lane_parts(const shm::SegmentLayout& layout,
+                                        std::span<const int> memory_of_lane);
 
 struct SlotUse {
   int number = 0;                   // small slots first, then large ones
@@ -35,8 +45,8 @@ class SlotRing {
 
  private:
   SlotGeometry geometry_;
-  std::uint64_t small_taken_ = 0;
-  std::uint64_t large_taken_ = 0;
+  int next_small_ = 0;
+  int next_large_ = 0;
   std::vector<std::uint64_t> last_call_;
 };
 

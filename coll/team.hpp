@@ -6,8 +6,10 @@
 #include <functional>
 #include <vector>
 
+#include "coll/offer.hpp"
 #include "coll/roster.hpp"
 #include "shm/liveness.hpp"
+#include "shm/peer_reader.hpp"
 #include "shm/segment.hpp"
 #include "shm/wait.hpp"
 #include "transport/fabric.hpp"
@@ -32,9 +34,11 @@ struct Team {
   const Roster* roster = nullptr;
   const std::vector<shm::SegmentLayout>* layouts = nullptr;  // by node size
   shm::NodeSegment* segment = nullptr;
-  transport::Fabric* fabric = nullptr;  // null: the job has one node and local puts are copies
-  shm::PeerWatch* watch = nullptr;      // local ranks by local rank; may be null
-  TeamEvents* events = nullptr;         // null only without a fabric
+  transport::Fabric* fabric = nullptr;      // null: the job has one node and local puts are copies
+  shm::PeerWatch* watch = nullptr;          // local ranks by local rank; may be null
+  TeamEvents* events = nullptr;             // null only without a fabric
+  const shm::PeerReader* reader = nullptr;  // local ranks by local rank; null: not allowed
+  const MappedBuffers* buffers = nullptr;   // null: there are none
   shm::WaitPolicy wait_policy;
   bool local_puts_by_rail = false;
 

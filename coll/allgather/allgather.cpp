@@ -5,11 +5,12 @@
 #include <string>
 
 #include "coll/schedule/lower.hpp"
+#include "coll/schedule/named.hpp"
 
 namespace allrail::coll::allgather {
 namespace {
 
-constexpr std::array<Algorithm, 10> kAlgorithms{{
+constexpr std::array<Algorithm, 14> kAlgorithms{{
     {"direct", "every rank sends its block to every other, k at a time", Level::Flat, direct, true},
     {"bruck", "log steps for any number of ranks, blocks relative to the rank", Level::Flat, bruck,
      false},
@@ -27,6 +28,15 @@ constexpr std::array<Algorithm, 10> kAlgorithms{{
     {"smp-recursive-doubling", "log steps among leaders in groups of k+1 nodes", Level::Smp,
      recursive_doubling, false},
     {"smp-ring", "leaders pass blocks on to k fixed neighbour nodes", Level::Smp, ring, false},
+    {"smp-multi-leader-recursive-doubling",
+     "all leaders of all nodes exchange, and each receives everything", Level::MultiLeader,
+     recursive_doubling, false},
+    {"smp-multi-leader-ring", "the same in a ring", Level::MultiLeader, ring, false},
+    {"smp-multi-leader-recursive-doubling-point-to-point",
+     "the same in groups of k+1, in groups of ranks first", Level::MultiLeader, recursive_doubling,
+     false, schedule::Gather::Exchange},
+    {"smp-multi-leader-ring-point-to-point", "the same in rings, in groups of ranks first",
+     Level::MultiLeader, ring, false, schedule::Gather::Exchange},
 }};
 
 void check_is_over_nodes(const Algorithm& algorithm) {
@@ -40,10 +50,12 @@ void check_is_over_nodes(const Algorithm& algorithm) {
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
 const Algorithm* find_algorithm(std::string_view name) {
-  for (const Algorithm& algorithm : kAlgorithms) {
-    if (algorithm.name == name) {
-      return &algorithm;
-    }
+  return schedule::find_named(algorithms(), name);
+}
+
+const Algorithm* same_over_nodes(const Algorithm& algorithm) {
+  for (const Algorithm& other : kAlgorithms) {
+    if (other.level == Level::Smp && other.exchange == algorithm.exchange) return &other;
   }
   return nullptr;
 }
@@ -53,6 +65,9 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
   schedule::check_shape(shape, rank);
   if (algorithm.level == Level::Smp) {
     return schedule::lower_over_nodes(algorithm.exchange, shape, rank);
+  }
+  if (algorithm.level == Level::MultiLeader) {
+    return schedule::lower_multi_leader(algorithm.exchange, shape, rank, algorithm.gather);
   }
   return schedule::lower_flat(algorithm.exchange(shape.ranks(), rank, shape.ports), shape, rank);
 }

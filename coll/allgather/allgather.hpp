@@ -5,13 +5,15 @@
 #include <string_view>
 
 #include "coll/schedule/exchange.hpp"
+#include "coll/schedule/lower.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/schedule/shape.hpp"
 
 // The allgather algorithms and the table that names them.
 namespace allrail::coll::allgather {
 
-enum class Level { Flat, Smp };  // participants are ranks, or nodes
+/// Participants are ranks, nodes, or all leaders of all nodes.
+enum class Level { Flat, Smp, MultiLeader };
 
 struct Algorithm {
   std::string_view name;
@@ -19,11 +21,14 @@ struct Algorithm {
   Level level;
   schedule::ExchangeFunction exchange;
   bool zero_copy;  // has a zero-copy schedule: flat with absolute placement
+  schedule::Gather gather = schedule::Gather::Copies;  // of MultiLeader
 };
 
 std::span<const Algorithm> algorithms();
 /// nullptr when there is no algorithm of this name.
 const Algorithm* find_algorithm(std::string_view name);
+/// The one over nodes with the same exchange; nullptr when there is none.
+const Algorithm* same_over_nodes(const Algorithm& algorithm);
 
 schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Shape& shape,
                                  int rank);

@@ -7,7 +7,8 @@
 #include "coll/schedule/schedule.hpp"
 
 // What schedules cost in Hockney's model with k ports (Qian and Afsahi 2008, section 3.2): a step
-// takes ts plus the bytes of the busiest port times tau; copies and local waits are free.
+// takes ts plus the bytes of the busiest port times tau; copies, reads in the node
+// and local waits are free.
 namespace allrail::schedule {
 
 struct Hockney {

@@ -25,6 +25,20 @@ Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int 
 /// is no put; with one rank there is one copy.
 Schedule lower_over_nodes(ExchangeFunction exchange, const Shape& shape, int rank);
 
+/// How the blocks of a group come to its leader: every rank copies its own there, or the ranks
+/// exchange them, with local puts, until all of them have all.
+enum class Gather : std::uint8_t { Copies, Exchange };
+
+/// Participants are all leaders of all nodes, and each receives everything, for the ranks of its
+/// group: what Kandalla 2009 does. As many leaders as the smallest node has ranks, at most. An
+/// exchange in the group is the same algorithm. Absolute placement only.
+Schedule lower_multi_leader(ExchangeFunction exchange, const Shape& shape, int rank, Gather gather);
+/// What it takes of the slot, at most, on any node.
+std::uint64_t multi_leader_slot_bytes(const Shape& shape, Gather gather);
+
+/// Slot bytes of the largest lane, at most: what shape.lane_bytes must not be below.
+std::uint64_t largest_lane_bytes(const Shape& shape);
+
 /// Participants are nodes, and the ranks of a node have one receive buffer together. Every rank
 /// copies its block to its place there, the first rank of a node puts from there into the receive
 /// buffers of other nodes, and nobody copies out. shape.receive_offsets must be the same on all
@@ -37,6 +51,12 @@ Schedule lower_node_shared(ExchangeFunction exchange, const Shape& shape, int ra
 /// The same result through the slot: any placement, and receive offsets that are the same on the
 /// ranks of a node only. The first rank of a node copies what arrives to its place, once.
 Schedule lower_node_shared_copied(ExchangeFunction exchange, const Shape& shape, int rank);
+
+/// The only node, nothing through the slot: every rank reads the blocks of the others where they
+/// lie and copies its own. `source` is where the others find the block of this rank, in its send
+/// buffer or at its place in the receive buffer; each rank decides that for itself. Needs memory
+/// that the ranks of a node can read of each other.
+Schedule lower_from_peers(const Shape& shape, int rank, Memory source);
 
 /// The most puts that one transfer of lower_node_shared() can be cut into because its blocks do not
 /// lie beside each other: the same on all ranks.

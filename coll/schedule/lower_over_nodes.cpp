@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <stdexcept>
 #include <vector>
 
 #include "coll/schedule/lower.hpp"
@@ -9,7 +11,7 @@
 // A flag at stage 1 says "my block is in the slot". The flag of a leader at stage s > 1 says "what
 // I awaited in the first s - 1 transfers is in the slot", so that blocks are copied out while later
 // ones are still in flight. All lanes run the same exchange, so their stages mean the same
-// transfers.
+// transfers. A rank that leads several lanes awaits a transfer in all of them before it says so.
 namespace allrail::schedule {
 namespace {
 
@@ -21,11 +23,14 @@ class NodeLowering {
         node_(shape.map.node_of[rank]),
         local_(shape.map.local_rank_of[rank]),
         lanes_(shape.lanes()),
-        my_lane_(shape.lane_of_local(node_, local_)),
-        leads_(shape.group(node_, my_lane_).first == local_),
+        my_lane_(shape.lane_of(rank)),
+        groups_(shape),
         exchange_(exchange(shape.map.nodes(), node_, shape.ports)),
         steps_(schedule_) {
     check_rounds(exchange_);
+    for (int lane = 0; lane < lanes_; ++lane) {
+      if (leads(lane)) led_.push_back(lane);
+    }
     lay_out_lanes();
     for (int round = 0; round < static_cast<int>(exchange_.rounds.size()); ++round) {
       for (const Transfer& transfer : exchange_.rounds[round].awaits) {
@@ -37,18 +42,19 @@ class NodeLowering {
   Schedule run() {
     const bool alone = shape_.map.node_size(node_) == 1;
     gather(alone);
-    if (leads_ && shape_.map.nodes() > 1) {
+    if (!led_.empty() && shape_.map.nodes() > 1) {
       lead(alone);
     } else {
       copy_local_blocks();
     }
-    // Whoever led has copied the arrivals of its lane already, as far as copied_ says.
+    // Whoever led has copied the arrivals of its lanes already, as far as copied_ says.
     for (std::size_t arrival = 0; arrival < arrivals_.size(); ++arrival) {
       for (int i = 0; i < lanes_; ++i) {
         copy_arrival((my_lane_ + i) % lanes_, arrival);
       }
     }
-    if (leads_) note_headers();
+    for (const int lane : led_) note_headers(lane);
+    if (!led_.empty()) schedule_.lane = led_.front();
     schedule_.slot_bytes = slot_bytes_;
     schedule_.stages = alone ? 0 : static_cast<std::uint32_t>(arrivals_.size()) + 1;
     schedule_.rounds = static_cast<int>(exchange_.rounds.size());
@@ -61,26 +67,31 @@ class NodeLowering {
       std::vector<std::uint64_t> region_bytes;
       region_bytes.reserve(shape_.map.nodes());
       for (int node = 0; node < shape_.map.nodes(); ++node) {
-        const Group group = shape_.group(node, lane);
         std::uint64_t bytes = 0;
-        for (int i = 0; i < group.count; ++i) {
-          bytes += shape_.bytes[shape_.map.ranks_of[node][group.first + i]];
-        }
+        for (const int rank : groups_.ranks(node, lane)) bytes += shape_.bytes[rank];
         region_bytes.push_back(bytes);
       }
       regions_.emplace_back(std::move(region_bytes), exchange_.placement);
+      if (shape_.lane_bytes > 0) {
+        if (regions_.back().total_bytes() > shape_.lane_bytes) {
+          throw std::invalid_argument("a lane is longer than its part of the slot");
+        }
+        slot_bytes_ = shape_.lane_bytes * static_cast<std::uint64_t>(lane);
+      }
       lane_starts_.push_back(slot_bytes_);
       slot_bytes_ += regions_.back().total_bytes();
     }
     copied_.assign(lanes_, 0);
   }
 
-  void note_headers() {
+  void note_headers(int lane) {
     for (int node = 0; node < shape_.map.nodes(); ++node) {
       if (node == node_) continue;
-      schedule_.header_offsets.push_back(region(node_, my_lane_, node));
+      schedule_.header_offsets.push_back(region(node_, lane, node));
     }
   }
+
+  bool leads(int lane) const { return shape_.leader(node_, lane) == local_; }
 
   /// Where the region of `node` in `lane` starts in the slot of node `owner`.
   std::uint64_t region(int owner, int lane, int node) const {
@@ -89,10 +100,10 @@ class NodeLowering {
 
   /// My block goes into the region of my group.
   void gather(bool alone) {
-    const Group group = shape_.group(node_, my_lane_);
     std::uint64_t offset = region(node_, my_lane_, node_) + kHeaderBytes;
-    for (int local = group.first; local < local_; ++local) {
-      offset += shape_.bytes[shape_.map.ranks_of[node_][local]];
+    for (const int rank : groups_.ranks(node_, my_lane_)) {
+      if (rank == rank_) break;
+      offset += shape_.bytes[rank];
     }
     steps_.copy(Memory::Send, 0, Memory::Slot, offset, shape_.bytes[rank_]);
     if (!alone) {
@@ -101,8 +112,10 @@ class NodeLowering {
   }
 
   void lead(bool alone) {
-    await_group(my_lane_);
-    steps_.stamp(region(node_, my_lane_, node_));
+    for (const int lane : led_) {
+      await_group(lane);
+      steps_.stamp(region(node_, lane, node_));
+    }
     std::uint32_t stage = 1;
     std::size_t arrived = 0;
     for (int r = 0; r < static_cast<int>(exchange_.rounds.size()); ++r) {
@@ -115,7 +128,7 @@ class NodeLowering {
         copy_while_flying(arrived);
       }
       for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-        post_await(port, round.awaits[port]);
+        for (const int lane : led_) post_await(port, lane, round.awaits[port]);
         ++arrived;
         if (!alone) {
           steps_.publish(++stage);
@@ -124,55 +137,58 @@ class NodeLowering {
     }
   }
 
-  /// Arrivals of my lane are copied one round later. Those of other lanes are copied two rounds
-  /// later, so that a leader does not stall its own lane for one that is a little behind.
+  /// Arrivals of the lanes that I lead are copied one round later. Those of other lanes are copied
+  /// two rounds later, so that a leader does not stall its own lane for one that is a little
+  /// behind.
   void copy_while_flying(std::size_t arrived) {
     for (std::size_t arrival = 0; arrival < arrived; ++arrival) {
-      copy_arrival(my_lane_, arrival);
+      for (const int lane : led_) copy_arrival(lane, arrival);
     }
     if (arrived == 0) {
       return;
     }
     const int last_round = arrivals_[arrived - 1].round;
-    for (int i = 1; i < lanes_; ++i) {
+    for (int i = 0; i < lanes_; ++i) {
+      const int lane = (my_lane_ + i) % lanes_;
       for (std::size_t arrival = 0; arrivals_[arrival].round < last_round; ++arrival) {
-        copy_arrival((my_lane_ + i) % lanes_, arrival);
+        copy_arrival(lane, arrival);
       }
     }
   }
 
+  /// Lanes share the ports of who leads them: puts of one port follow each other.
   void post_puts(const Round& round) {
     for (std::size_t port = 0; port < round.puts.size(); ++port) {
       const int peer = round.puts[port].peer;
-      for (const Transfer& piece : contiguous_pieces(round.puts[port], shape_.map.nodes(),
-                                                     exchange_.placement, node_, peer)) {
-        steps_.put(port, leader(peer, my_lane_), Memory::Slot, region(node_, my_lane_, piece.first),
-                   Memory::Slot, region(peer, my_lane_, piece.first),
-                   regions_[my_lane_].span_bytes(piece));
+      const auto pieces =
+          contiguous_pieces(round.puts[port], shape_.map.nodes(), exchange_.placement, node_, peer);
+      for (const int lane : led_) {
+        for (const Transfer& piece : pieces) {
+          steps_.put(port, leader(peer, lane), Memory::Slot, region(node_, lane, piece.first),
+                     Memory::Slot, region(peer, lane, piece.first),
+                     regions_[lane].span_bytes(piece));
+        }
       }
     }
   }
 
-  void post_await(std::size_t port, const Transfer& transfer) {
+  void post_await(std::size_t port, int lane, const Transfer& transfer) {
     const int peer = transfer.peer;
     for (const Transfer& piece :
          contiguous_pieces(transfer, shape_.map.nodes(), exchange_.placement, peer, node_)) {
       const int header = covers(piece, peer, shape_.map.nodes()) ? peer : piece.first;
-      steps_.await(port, leader(peer, my_lane_), Memory::Slot, region(node_, my_lane_, header),
-                   region(node_, my_lane_, piece.first), regions_[my_lane_].span_bytes(piece));
+      steps_.await(port, leader(peer, lane), Memory::Slot, region(node_, lane, header),
+                   region(node_, lane, piece.first), regions_[lane].span_bytes(piece));
     }
   }
 
   int leader(int node, int lane) const {
-    return shape_.map.ranks_of[node][shape_.group(node, lane).first];
+    return shape_.map.ranks_of[node][shape_.leader(node, lane)];
   }
 
   void await_group(int lane) {
-    const Group group = shape_.group(node_, lane);
-    for (int local = group.first; local < group.first + group.count; ++local) {
-      if (local != local_) {
-        steps_.await_local(local, 1);
-      }
+    for (const int rank : groups_.ranks(node_, lane)) {
+      if (rank != rank_) steps_.await_local(shape_.map.local_rank_of[rank], 1);
     }
   }
 
@@ -181,7 +197,7 @@ class NodeLowering {
                 shape_.bytes[rank_]);
     for (int i = 0; i < lanes_; ++i) {
       const int lane = (my_lane_ + i) % lanes_;
-      const bool awaited = leads_ && lane == my_lane_ && shape_.map.nodes() > 1;
+      const bool awaited = leads(lane) && shape_.map.nodes() > 1;
       if (!awaited) {
         await_group(lane);
       }
@@ -195,8 +211,8 @@ class NodeLowering {
       return;
     }
     copied_[lane] = arrival + 1;
-    if (!(leads_ && lane == my_lane_)) {
-      steps_.await_local(shape_.group(node_, lane).first, static_cast<std::uint32_t>(arrival) + 2);
+    if (!leads(lane)) {
+      steps_.await_local(shape_.leader(node_, lane), static_cast<std::uint32_t>(arrival) + 2);
     }
     const Transfer& transfer = arrivals_[arrival].transfer;
     for (int i = 0; i < transfer.count; ++i) {
@@ -206,10 +222,8 @@ class NodeLowering {
 
   /// The blocks of a region go to their places, mine excepted: it comes from the send buffer.
   void copy_region(int lane, int node) {
-    const Group group = shape_.group(node, lane);
     std::uint64_t offset = region(node_, lane, node) + kHeaderBytes;
-    for (int i = 0; i < group.count; ++i) {
-      const int from = shape_.map.ranks_of[node][group.first + i];
+    for (const int from : groups_.ranks(node, lane)) {
       if (from != rank_) {
         steps_.copy(Memory::Slot, offset, Memory::Receive, shape_.receive_offsets[from],
                     shape_.bytes[from]);
@@ -224,7 +238,8 @@ class NodeLowering {
   const int local_;
   const int lanes_;
   const int my_lane_;
-  const bool leads_;
+  const GroupTable groups_;
+  std::vector<int> led_;  // the lanes that I lead, ascending
   const Exchange exchange_;
   Schedule schedule_;
   StepList steps_;
@@ -240,6 +255,19 @@ class NodeLowering {
 };
 
 }  // namespace
+
+std::uint64_t largest_lane_bytes(const Shape& shape) {
+  const GroupTable groups(shape);
+  std::uint64_t largest = 0;
+  for (int lane = 0; lane < shape.lanes(); ++lane) {
+    std::uint64_t bytes = 2 * kHeaderBytes * static_cast<std::uint64_t>(shape.map.nodes());
+    for (int node = 0; node < shape.map.nodes(); ++node) {
+      for (const int rank : groups.ranks(node, lane)) bytes += shape.bytes[rank];
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
 
 Schedule lower_over_nodes(ExchangeFunction exchange, const Shape& shape, int rank) {
   check_shape(shape, rank);

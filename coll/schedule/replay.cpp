@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "coll/schedule/replay_memory.hpp"
@@ -51,6 +52,7 @@ struct RankState {
   std::size_t step = 0;
   std::uint32_t stage = 0;          // of my flag in this call
   bool stamped = false;             // in this call
+  std::optional<Step> offer;        // in this call
   std::vector<int> puts_in_flight;  // by call
 };
 
@@ -127,8 +129,9 @@ class Replay {
   }
 
   static std::string where(int call, int rank, const Step& step) {
-    static constexpr std::array<const char*, 7> kNames{
-        "copy", "stamp", "put", "await", "publish", "local await", "await of its own puts"};
+    static constexpr std::array<const char*, 9> kNames{
+        "copy",  "stamp", "put", "await", "publish", "local await", "await of its own puts",
+        "offer", "read"};
     return "call " + std::to_string(call) + ", rank " + std::to_string(rank) + ", " +
            kNames[static_cast<std::size_t>(step.kind)] + " of round " + std::to_string(step.round) +
            (step.peer >= 0 ? " with peer " + std::to_string(step.peer) : "");
@@ -149,6 +152,7 @@ class Replay {
       state.step = 0;
       state.stage = 0;
       state.stamped = false;
+      state.offer.reset();
     }
   }
 
@@ -180,6 +184,8 @@ class Replay {
         return from.awaited < from.puts.size() && puts_[from.puts[from.awaited]].pieces_left == 0;
       }
       case StepKind::Publish:
+      case StepKind::Offer:
+      case StepKind::Read:
         return true;
       case StepKind::AwaitLocal: {
         const RankState& other = ranks_[map_.ranks_of[map_.node_of[rank]][step.peer]];
@@ -258,8 +264,15 @@ class Replay {
         }
         break;
       }
+      case StepKind::Offer:
+        state.offer = step;
+        state.stage = step.stage;
+        break;
       case StepKind::Publish:
         state.stage = step.stage;
+        break;
+      case StepKind::Read:
+        read(state.call, rank, step);
         break;
       case StepKind::AwaitLocal:
       case StepKind::AwaitSent:
@@ -344,6 +357,35 @@ class Replay {
     }
   }
 
+  /// What a rank offers may be read from its Offer to the end of its call.
+  void read(int call, int rank, const Step& step) {
+    const int owner = map_.ranks_of[map_.node_of[rank]][step.peer];
+    const RankState& state = ranks_[owner];
+    if (state.call > call) {
+      add(Fault::OwnerReturned, where(call, rank, step) +
+                                    " reads memory of a rank that has "
+                                    "ended the call");
+      return;
+    }
+    if (state.call < call || !state.offer) {
+      add(Fault::ReadBeforeArrival, where(call, rank, step) + " reads what is not offered");
+      return;
+    }
+    const Step& offer = *state.offer;
+    const bool inside =
+        step.from_offset <= offer.bytes && step.bytes <= offer.bytes - step.from_offset;
+    const Range from =
+        memory_.range(call, owner, offer.from, offer.from_offset + step.from_offset, step.bytes);
+    const Range to = memory_.range(call, rank, step.to, step.to_offset, step.bytes);
+    if (!inside || !from.in_bounds || !to.in_bounds) {
+      add(Fault::OutOfBounds, where(call, rank, step) + " leaves its memory, or what is offered");
+      return;
+    }
+    check_shared(call, rank, step);
+    check_read(call, rank, step, from);
+    write(call, rank, step, to, step.bytes, [&](std::uint64_t i) { return from.at(i); });
+  }
+
   void stamp(int call, int rank, const Step& step) {
     ranks_[rank].stamped = true;
     const Range to = memory_.range(call, rank, Memory::Slot, step.to_offset, kHeaderBytes);
@@ -426,14 +468,14 @@ class Replay {
   }
 
   void check_result(int call, int rank) {
-    const Shape& shape = calls_[call].shape;
     const std::span receive =
         std::span(memory_.receive(call, rank)).first(memory_.receive_bytes(call));
     std::vector<Origin> expected(receive.size());
     if (calls_[call].node_shared) std::ranges::copy(receive, expected.begin());  // gaps keep theirs
-    for (int from = 0; from < shape.ranks(); ++from) {
-      for (std::uint64_t i = 0; i < shape.bytes[from]; ++i) {
-        expected[shape.receive_offsets[from] + i] = memory_.origins().block_byte(call, from, i);
+    for (const Received& part : calls_[call].purpose.received[rank]) {
+      for (std::uint64_t i = 0; i < part.bytes; ++i) {
+        expected[part.to_offset + i] =
+            memory_.origins().block_byte(call, part.from, part.from_offset + i);
       }
     }
     const auto [found, wanted] = std::ranges::mismatch(receive, expected);
@@ -463,6 +505,14 @@ class Replay {
 };
 
 }  // namespace
+
+Purpose purpose_of_allgather(const Shape& shape) {
+  std::vector<Received> all;
+  for (int from = 0; from < shape.ranks(); ++from) {
+    all.push_back({from, 0, shape.receive_offsets[from], shape.bytes[from]});
+  }
+  return {shape.bytes, std::vector<std::vector<Received>>(shape.bytes.size(), all)};
+}
 
 std::vector<Violation> replay(std::span<const ReplayCall> calls, const ReplayOptions& options) {
   return calls.empty() ? std::vector<Violation>{} : Replay(calls, options).run();

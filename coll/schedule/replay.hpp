@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coll/schedule/schedule.hpp"
@@ -30,6 +31,7 @@ enum class Fault : std::uint8_t {
   FlagNeverRaised,    // a rank waits for a stage that its node never publishes
   FlagNotRising,      // a flag is set to a stage it has reached already, or above schedule.stages
   Deadlock,           // nobody can go on
+  OwnerReturned,      // memory of a rank was read after it had ended the call
   NoSuchPeer,         // a step names a rank, or a local rank, that does not exist
 };
 
@@ -38,13 +40,41 @@ struct Violation {
   std::string sentence;
 };
 
+/// Bytes of the send buffer of rank `from` that a rank has in its receive buffer in the end.
+struct Received {
+  int from;
+  std::uint64_t from_offset;
+  std::uint64_t to_offset;
+  std::uint64_t bytes;
+};
+
+/// What a collective is for, by rank: the bytes that are given, and what is there in the end.
+struct Purpose {
+  std::vector<std::uint64_t> send_bytes;
+  std::vector<std::vector<Received>> received;
+};
+
+/// An allgather of this shape.
+Purpose purpose_of_allgather(const Shape& shape);
+
 /// One collective call: its shape and the schedule of every rank, by rank.
 struct ReplayCall {
+  ReplayCall(Shape call_shape, std::vector<Schedule> rank_schedules, bool shared = false)
+      : shape(std::move(call_shape)),
+        schedules(std::move(rank_schedules)),
+        node_shared(shared),
+        purpose(purpose_of_allgather(shape)) {}
+  ReplayCall(Shape call_shape, std::vector<Schedule> rank_schedules, Purpose call_purpose)
+      : shape(std::move(call_shape)),
+        schedules(std::move(rank_schedules)),
+        purpose(std::move(call_purpose)) {}
+
   Shape shape;
   std::vector<Schedule> schedules;
   // The ranks of a node receive into one buffer, the same in all calls that say so. A rank reads
   // its result from the end of the call to its first step in the next one.
   bool node_shared = false;
+  Purpose purpose;
 };
 
 struct ReplayOptions {

@@ -9,8 +9,8 @@ Origins::Origins(std::span<const ReplayCall> calls) {
   for (const ReplayCall& call : calls) {
     starts_.push_back(next);
     std::vector<Origin> blocks;
-    blocks.reserve(call.shape.bytes.size());
-    for (const std::uint64_t bytes : call.shape.bytes) {
+    blocks.reserve(call.purpose.send_bytes.size());
+    for (const std::uint64_t bytes : call.purpose.send_bytes) {
       blocks.push_back(next);
       next += static_cast<Origin>(bytes);
     }
@@ -37,8 +37,8 @@ ReplayMemory::ReplayMemory(std::span<const ReplayCall> calls, int slots)
   }
   for (const ReplayCall& call : calls) {
     std::uint64_t bytes = 0;
-    for (std::size_t rank = 0; rank < call.shape.bytes.size(); ++rank) {
-      bytes = std::max(bytes, call.shape.receive_offsets[rank] + call.shape.bytes[rank]);
+    for (const std::vector<Received>& received : call.purpose.received) {
+      for (const Received& part : received) bytes = std::max(bytes, part.to_offset + part.bytes);
     }
     receive_bytes_.push_back(bytes);
     receive_.emplace_back(call.node_shared ? 0 : call.shape.bytes.size(),
@@ -54,7 +54,8 @@ Range ReplayMemory::range(int call, int rank, Memory memory, std::uint64_t offse
   };
   const Shape& shape = calls_[call].shape;
   if (memory == Memory::Send) {
-    return {nullptr, origins_.block_byte(call, rank, offset), within(shape.bytes[rank])};
+    return {nullptr, origins_.block_byte(call, rank, offset),
+            within(calls_[call].purpose.send_bytes[rank])};
   }
   if (memory == Memory::Receive) {
     std::vector<Origin>& receive =

@@ -53,7 +53,7 @@ void check_flags(const ReplayCall& call, std::vector<Violation>& violations) {
   std::vector<std::uint32_t> highest(map.node_of.size(), 0);  // stage published, by rank
   for (int rank = 0; rank < map.ranks(); ++rank) {
     for (const Step& step : call.schedules[rank].steps) {
-      if (step.kind != StepKind::Publish) {
+      if (step.kind != StepKind::Publish && step.kind != StepKind::Offer) {
         continue;
       }
       if (step.stage <= highest[rank] || step.stage > call.schedules[rank].stages) {
@@ -69,12 +69,12 @@ void check_flags(const ReplayCall& call, std::vector<Violation>& violations) {
   for (int rank = 0; rank < map.ranks(); ++rank) {
     const std::vector<int>& local = map.ranks_of[map.node_of[rank]];
     for (const Step& step : call.schedules[rank].steps) {
-      if (step.kind != StepKind::AwaitLocal) {
+      if (step.kind != StepKind::AwaitLocal && step.kind != StepKind::Read) {
         continue;
       }
       if (step.peer < 0 || step.peer >= static_cast<int>(local.size())) {
         violations.push_back({Fault::NoSuchPeer, "rank " + std::to_string(rank) +
-                                                     " waits for local rank " +
+                                                     " waits for, or reads, local rank " +
                                                      std::to_string(step.peer)});
         break;
       }

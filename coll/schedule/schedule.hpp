@@ -21,6 +21,11 @@ enum class StepKind : std::uint8_t {
   Publish,     // raises my flag to `stage`
   AwaitLocal,  // until the flag of local rank `peer` of my node is at least `stage`
   AwaitSent,   // until the memory that my puts were read from may change: nothing is sent again
+  // Raises my flag to `stage`, and tells with it where (from, from_offset) lies, which is not slot
+  // memory: `bytes` that the ranks of my node may read from here on. Once in a call.
+  Offer,
+  // `bytes` of what local rank `peer` has offered, from from_offset there, to (to, to_offset).
+  Read,
 };
 
 /// `round` is the step of the k-port model in which this runs (0 first). `port` numbers the puts of
@@ -55,6 +60,7 @@ struct Schedule {
   std::uint64_t slot_bytes = 0;
   std::uint32_t stages = 0;
   int rounds = 0;
+  int lane = 0;  // of a leader: the first that it leads, so that leaders begin with different rails
   // Where the headers of the others' regions lie in my slot once all steps have run.
   std::vector<std::uint64_t> header_offsets{};
 };

@@ -33,25 +33,64 @@ NodeMap::NodeMap(std::vector<int> node_of_rank) : node_of(std::move(node_of_rank
                                   " of the node map has no rank; nodes are numbered without gaps");
     }
     smallest_node = std::min(smallest_node, node_size(node));
+    largest_node = std::max(largest_node, node_size(node));
   }
 }
 
 int Shape::lanes() const {
-  return map.nodes() == 1 ? 1 : std::clamp(leaders, 1, map.smallest_node);
+  if (map.nodes() == 1) return 1;
+  return grouping ? grouping->lanes
+                  : std::clamp(leaders, 1, std::min(map.largest_node, kMostLanes));
 }
 
-Group Shape::group(int node, int lane) const {
-  const long long size = map.node_size(node);
-  const long long count = lanes();
-  const int first = static_cast<int>(lane * size / count);
-  return {first, static_cast<int>((lane + 1) * size / count) - first};
+int Shape::leader(int node, int lane) const {
+  if (grouping && map.nodes() > 1) return grouping->leaders[node * grouping->lanes + lane];
+  return static_cast<int>(static_cast<long long>(lane) * map.node_size(node) / lanes());
 }
 
-int Shape::lane_of_local(int node, int local) const {
-  const long long size = map.node_size(node);
-  // The largest lane whose first local rank, floor(lane * size / lanes), is not above `local`.
-  return static_cast<int>(((local + 1LL) * lanes() - 1) / size);
+int Shape::lane_of(int rank) const {
+  if (grouping && map.nodes() > 1) return grouping->lane_of[rank];
+  // The largest lane whose first local rank, floor(lane * size / lanes), is not above this one.
+  const long long size = map.node_size(map.node_of[rank]);
+  return static_cast<int>(((map.local_rank_of[rank] + 1LL) * lanes() - 1) / size);
 }
+
+GroupTable::GroupTable(const Shape& shape) : lanes_(static_cast<std::size_t>(shape.lanes())) {
+  const auto nodes = static_cast<std::size_t>(shape.map.nodes());
+  const auto group_of = [&](int rank) {
+    return static_cast<std::size_t>(shape.map.node_of[rank]) * lanes_ +
+           static_cast<std::size_t>(shape.lane_of(rank));
+  };
+  // Counted one place too far, so that filling in moves every start to where it belongs.
+  starts_.assign(nodes * lanes_ + 2, 0);
+  for (int rank = 0; rank < shape.ranks(); ++rank) ++starts_[group_of(rank) + 2];
+  for (std::size_t group = 2; group < starts_.size(); ++group) starts_[group] += starts_[group - 1];
+  ranks_.resize(shape.map.node_of.size());
+  for (int rank = 0; rank < shape.ranks(); ++rank) ranks_[starts_[group_of(rank) + 1]++] = rank;
+}
+
+namespace {
+
+void check_grouping(const Shape& shape) {
+  const Grouping& grouping = *shape.grouping;
+  const auto lanes = static_cast<std::size_t>(grouping.lanes);
+  const auto nodes = static_cast<std::size_t>(shape.map.nodes());
+  bool fits = grouping.lanes >= 1 && grouping.lanes <= kMostLanes &&
+              grouping.lane_of.size() == shape.map.node_of.size() &&
+              grouping.leaders.size() == nodes * lanes;
+  for (const std::uint8_t lane : grouping.lane_of) fits = fits && lane < grouping.lanes;
+  for (std::size_t i = 0; fits && i < grouping.leaders.size(); ++i) {
+    const int size = shape.map.node_size(static_cast<int>(i / lanes));
+    fits = grouping.leaders[i] >= 0 && grouping.leaders[i] < size;
+  }
+  if (!fits) {
+    throw std::invalid_argument(
+        "the grouping of the shape does not name one lane for every rank and one rank of every "
+        "node for every lane");
+  }
+}
+
+}  // namespace
 
 void check_shape(const Shape& shape, int rank) {
   const std::size_t ranks = shape.map.node_of.size();
@@ -70,6 +109,7 @@ void check_shape(const Shape& shape, int rank) {
                                 std::to_string(shape.ports) + " and " +
                                 std::to_string(shape.leaders));
   }
+  if (shape.grouping) check_grouping(shape);
 }
 
 Shape packed_shape(NodeMap map, std::vector<std::uint64_t> bytes, int ports, int leaders) {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 // Who takes part in a call and how large the blocks are: all that a schedule depends on.
@@ -21,14 +24,18 @@ struct NodeMap {
   std::vector<int> local_rank_of;          // by rank
   std::vector<std::vector<int>> ranks_of;  // by node, in rank order
   int smallest_node = 0;                   // ranks on the smallest node
+  int largest_node = 0;
 };
 
-/// The first rank of every group leads it: lane l is leader l of every node. The ranks of a node
-/// are cut into `lanes` contiguous groups whose sizes differ by at most one.
-struct Group {
-  int first;  // local rank of the leader
-  int count;
+/// Who leads and who is led, where that does not follow from the order of the ranks. A lane is a
+/// group of ranks on every node, and one rank there that leads it; on a node with fewer ranks than
+/// lanes a rank leads several, and groups may be empty. Every rank is in one group.
+struct Grouping {
+  int lanes = 1;
+  std::vector<std::uint8_t> lane_of;  // by rank: the group that it is in
+  std::vector<std::int32_t> leaders;  // local ranks, by node * lanes + lane
 };
+inline constexpr int kMostLanes = 64;
 
 struct Shape {
   std::vector<std::uint64_t> bytes;            // bytes of every rank's block
@@ -36,13 +43,35 @@ struct Shape {
   NodeMap map;
   int ports = 1;    // k of the k-port model
   int leaders = 1;  // asked for; see lanes()
+  // Null: the ranks of a node are cut into contiguous groups whose sizes differ by at most one, and
+  // the first rank of a group leads it.
+  std::shared_ptr<const Grouping> grouping{};
+  // Lanes begin at multiples of this in the slot; 0: they follow each other.
+  std::uint64_t lane_bytes = 0;
 
   int ranks() const { return map.ranks(); }
-  /// Leaders per node that can be had: never more than the smallest node has ranks.
+  /// Leaders per node, the same on all nodes: never more than the largest node has ranks.
   int lanes() const;
-  /// Group `lane` of `node`; lane_of_local() is the group that local rank `local` belongs to.
-  Group group(int node, int lane) const;
-  int lane_of_local(int node, int local) const;
+  /// The local rank that leads `lane` on `node`.
+  int leader(int node, int lane) const;
+  /// The lane of the group that a rank is in.
+  int lane_of(int rank) const;
+};
+
+/// The ranks of all groups, for as long as a schedule is made.
+class GroupTable {
+ public:
+  explicit GroupTable(const Shape& shape);
+  /// In rank order.
+  std::span<const int> ranks(int node, int lane) const {
+    const auto group = static_cast<std::size_t>(node) * lanes_ + static_cast<std::size_t>(lane);
+    return std::span(ranks_).subspan(starts_[group], starts_[group + 1] - starts_[group]);
+  }
+
+ private:
+  std::size_t lanes_;
+  std::vector<std::size_t> starts_;  // by node * lanes + lane, and the end
+  std::vector<int> ranks_;
 };
 
 /// Ports are counted in 16 bits in a step.

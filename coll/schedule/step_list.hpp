@@ -56,6 +56,16 @@ class StepList {
     add({StepKind::AwaitLocal, Memory::Slot, Memory::Slot, round_, 0, local, stage, 0, 0, 0});
   }
 
+  void offer(std::uint32_t stage, Memory from, std::uint64_t from_offset, std::uint64_t bytes) {
+    add({StepKind::Offer, from, from, round_, 0, -1, stage, from_offset, 0, bytes});
+  }
+
+  /// The whole block that a local rank has offered. Nothing of zero bytes is read.
+  void read(int local, std::uint64_t to_offset, std::uint64_t bytes) {
+    if (bytes == 0) return;
+    add({StepKind::Read, Memory::Send, Memory::Receive, round_, 0, local, 0, 0, to_offset, bytes});
+  }
+
   void await_sent() {
     add({StepKind::AwaitSent, Memory::Slot, Memory::Slot, round_, 0, -1, 0, 0, 0, 0});
   }

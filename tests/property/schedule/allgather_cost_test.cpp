@@ -154,7 +154,7 @@ TEST(AllgatherCost, DirectGatherBroadcastIsAStarAndATree) {
 
 TEST(AllgatherCost, SchedulesCostWhatExchangesCost) {
   // With 64-byte blocks a region is 128 bytes; a put leaves no padding out, so bytes are blocks *
-  // 128.
+  // 128; one more header where the ranks of a group exchange.
   for (const algorithm::Algorithm& tested : algorithm::algorithms()) {
     for (int nodes = 1; nodes <= 20; ++nodes) {
       for (int ports = 1; ports <= 4; ++ports) {
@@ -168,7 +168,10 @@ TEST(AllgatherCost, SchedulesCostWhatExchangesCost) {
                     {.startup_s = 1, .seconds_per_byte = 0.5});
         const ExchangeCost blocks = cost_of_exchange(tested.exchange, nodes, ports);
         EXPECT_EQ(cost.steps, blocks.steps) << tested.name << " " << nodes << " " << ports;
-        EXPECT_EQ(cost.bytes_per_port, static_cast<std::uint64_t>(blocks.blocks_per_port) * 128);
+        const std::uint64_t block_bytes =
+            nodes > 1 && tested.gather == Gather::Exchange ? 192 : 128;
+        EXPECT_EQ(cost.bytes_per_port,
+                  static_cast<std::uint64_t>(blocks.blocks_per_port) * block_bytes);
         EXPECT_DOUBLE_EQ(cost.seconds, cost.steps + 0.5 * static_cast<double>(cost.bytes_per_port));
       }
     }
@@ -195,6 +198,75 @@ TEST(AllgatherCost, EveryBlockCrossesTheNetworkOnceWithSeveralLeaders) {
         EXPECT_EQ(bytes, 3 * (6 * 1024 + leaders * kHeaderBytes)) << name << " " << leaders;
       }
     }
+  }
+}
+
+/// Four nodes of eight ranks with 1 KiB each, one port.
+struct LiteralExchange {
+  static constexpr int kNodes = 4;
+  static constexpr int kNodeSize = 8;
+  static constexpr std::uint64_t kBytes = 1024;
+
+  LiteralExchange(std::string_view name, int leaders)
+      : algorithm(*algorithm::find_algorithm(name)) {
+    std::vector<int> node_of;
+    for (int rank = 0; rank < kNodes * kNodeSize; ++rank) node_of.push_back(rank / kNodeSize);
+    shape = uniform_shape(NodeMap(node_of), kBytes, 1, leaders);
+  }
+  int steps() const {
+    const auto schedule_of = [&](int rank) {
+      return algorithm::make_schedule(algorithm, shape, rank);
+    };
+    return cost_of(shape.ranks(), schedule_of, {}).steps;
+  }
+  /// What comes to a node from others.
+  std::uint64_t bytes_into(int node) const {
+    std::uint64_t bytes = 0;
+    for (const int rank : shape.map.ranks_of[node]) {
+      for (const Step& step : algorithm::make_schedule(algorithm, shape, rank).steps) {
+        const bool remote = step.kind == StepKind::Await && shape.map.node_of[step.peer] != node;
+        bytes += remote ? step.bytes : 0;
+      }
+    }
+    return bytes;
+  }
+
+  const algorithm::Algorithm& algorithm;
+  Shape shape;
+};
+
+// docs/algorithms.md: what the exchange of Kandalla 2009 costs beside ours.
+TEST(AllgatherCost, AllLeadersExchangeWithAllInAsManyStepsAsThereAreLeaders) {
+  constexpr int kNodes = LiteralExchange::kNodes;
+  for (const int leaders : {1, 2, 4, 8}) {
+    const int participants = kNodes * leaders;
+    const auto group = static_cast<std::uint64_t>(LiteralExchange::kNodeSize / leaders);
+    const std::uint64_t region = group * LiteralExchange::kBytes + kHeaderBytes;
+    const LiteralExchange doubling("smp-multi-leader-recursive-doubling", leaders);
+    EXPECT_EQ(doubling.steps(), ceil_log(participants, 1));
+    const LiteralExchange ring("smp-multi-leader-ring", leaders);
+    EXPECT_EQ(ring.steps(), participants - 1);
+    for (int node = 0; node < kNodes; ++node) {
+      // Every leader fetches the regions of all other nodes; in a ring the first one does for all.
+      const auto others = static_cast<std::uint64_t>((kNodes - 1) * leaders);
+      EXPECT_EQ(doubling.bytes_into(node), static_cast<std::uint64_t>(leaders) * others * region);
+      EXPECT_EQ(ring.bytes_into(node), static_cast<std::uint64_t>(participants - 1) * region);
+    }
+  }
+}
+
+TEST(AllgatherCost, GroupsThatExchangeTakeTheirStepsBefore) {
+  for (const int leaders : {1, 2, 4, 8}) {
+    const int participants = LiteralExchange::kNodes * leaders;
+    const int group = LiteralExchange::kNodeSize / leaders;
+    const LiteralExchange doubling("smp-multi-leader-recursive-doubling-point-to-point", leaders);
+    EXPECT_EQ(doubling.steps(), ceil_log(group, 1) + ceil_log(participants, 1));
+    const LiteralExchange ring("smp-multi-leader-ring-point-to-point", leaders);
+    EXPECT_EQ(ring.steps(), group - 1 + participants - 1);
+    // A header more for every rank's block.
+    const std::uint64_t region =
+        static_cast<std::uint64_t>(group) * (LiteralExchange::kBytes + kHeaderBytes) + kHeaderBytes;
+    EXPECT_EQ(ring.bytes_into(1), static_cast<std::uint64_t>(participants - 1) * region);
   }
 }
 

@@ -34,7 +34,7 @@ TEST_P(AllgatherReplay, EveryCombinationUpToSevenRanks) {
         }
         for (int ports = 1; ports <= 8; ++ports) {
           for (int leaders = 1;
-               leaders <= (GetParam().level == coll::allgather::Level::Smp ? 4 : 1); ++leaders) {
+               leaders <= (GetParam().level != coll::allgather::Level::Flat ? 4 : 1); ++leaders) {
             for (int kind = 0; kind < 3; ++kind) {  // empty, equal, uneven with empty ones
               std::vector<std::uint64_t> bytes(ranks, kind == 0 ? 0 : 5);
               for (int rank = 0; kind == 2 && rank < ranks; ++rank) {
@@ -62,6 +62,23 @@ TEST_P(AllgatherReplay, SampledUpTo64Ranks) {
       const int leaders = generator.number(1, 4);
       const ReplayCall call =
           make_call(GetParam(), random_shape(generator, std::move(map), ports, leaders, 24));
+      const auto violations = replay({&call, 1}, {.seed = seed});
+      ASSERT_TRUE(violations.empty())
+          << describe(GetParam(), call.shape, seed) << sentences(violations);
+    }
+  }
+}
+
+// Elections give groupings of some kinds; schedules are right with any.
+TEST_P(AllgatherReplay, AnyGroupingUpTo48Ranks) {
+  if (GetParam().level == coll::allgather::Level::Flat) GTEST_SKIP() << "has no leaders";
+  for (int ranks = 2; ranks <= 48; ++ranks) {
+    for (int ports = 1; ports <= 4; ++ports) {
+      const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 10 + ports;
+      Generator generator(seed);
+      Shape shape = random_shape(generator, random_map(generator, ranks), ports, 1, 24);
+      shape.grouping = random_grouping(generator, shape.map, generator.number(1, 6));
+      const ReplayCall call = make_call(GetParam(), std::move(shape));
       const auto violations = replay({&call, 1}, {.seed = seed});
       ASSERT_TRUE(violations.empty())
           << describe(GetParam(), call.shape, seed) << sentences(violations);

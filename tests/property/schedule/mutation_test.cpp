@@ -42,6 +42,7 @@ std::vector<ReplayCall> correct_calls() {
       call("smp-bruck", {0, 1, 2, 0, 1, 2, 0, 1}, 1, 2),
       call("smp-recursive-doubling", {0, 0, 1, 1, 2, 2, 3, 3}, 1, 1),
       call("smp-ring", {0, 0, 1, 1, 2, 2, 2}, 2, 2),
+      call("smp-multi-leader-recursive-doubling", {0, 0, 0, 0, 1, 1, 1, 1}, 1, 2),
   };
 }
 

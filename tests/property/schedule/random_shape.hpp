@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <ostream>
 #include <random>
@@ -82,6 +83,22 @@ inline Shape random_shape(Generator& generator, NodeMap map, int ports, int lead
     }
   }
   return shape;
+}
+
+/// Anybody may be in any group, and lead any.
+inline std::shared_ptr<const Grouping> random_grouping(Generator& generator, const NodeMap& map,
+                                                       int lanes) {
+  auto grouping = std::make_shared<Grouping>();
+  grouping->lanes = lanes;
+  for (int rank = 0; rank < map.ranks(); ++rank) {
+    grouping->lane_of.push_back(static_cast<std::uint8_t>(generator.number(0, lanes - 1)));
+  }
+  for (int node = 0; node < map.nodes(); ++node) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      grouping->leaders.push_back(generator.number(0, map.node_size(node) - 1));
+    }
+  }
+  return grouping;
 }
 
 inline ReplayCall make_call(const coll::allgather::Algorithm& algorithm, Shape shape,

@@ -51,6 +51,28 @@ TEST(Selection, GoesStraightBetweenUserBuffersWhereOneRankHasTheNode) {
   EXPECT_EQ(select(kZeroCopyThresholdBytes, 4, 2).algorithm, "smp-ring");
 }
 
+TEST(Selection, TakesAsManyLeadersAsLocalityCallsForAndBytesAllow) {
+  SelectionFacts facts;
+  facts.ranks = 32;
+  facts.nodes = 2;
+  facts.smallest_node = facts.largest_node = 16;
+  facts.natural_leaders = 4;
+  const auto leaders = [&](std::uint64_t bytes_per_node) {
+    facts.bytes_per_rank = bytes_per_node / 16;
+    return select_allgather(facts).leaders;
+  };
+  EXPECT_EQ(leaders(0), 1);
+  EXPECT_EQ(leaders(2 * kBytesPerLeader - 16), 1);
+  EXPECT_EQ(leaders(2 * kBytesPerLeader), 2);
+  EXPECT_EQ(leaders(4 * kBytesPerLeader), 4);
+  EXPECT_EQ(leaders(400 * kBytesPerLeader), 4);
+  facts.natural_leaders = 1;
+  EXPECT_EQ(leaders(400 * kBytesPerLeader), 1);
+  facts.natural_leaders = 4;
+  facts.nodes = 1;
+  EXPECT_EQ(leaders(400 * kBytesPerLeader), 1) << "nobody to talk to";
+}
+
 TEST(Selection, GoesStraightIntoBuffersFromSmallerBlocksOn) {
   SelectionFacts facts;
   facts.nodes = facts.ranks = 4;

@@ -1,0 +1,36 @@
+#include "coll/alltoall/alltoall.hpp"
+
+#include <array>
+
+#include "coll/schedule/named.hpp"
+
+namespace allrail::coll::alltoall {
+namespace {
+
+using schedule::Level;
+
+constexpr std::array<Algorithm, 6> kAlgorithms{{
+    {"direct", "every rank sends every other its block, k at a time", Level::Flat, direct},
+    {"bruck", "log steps for any number of ranks, blocks travel together", Level::Flat, bruck},
+    {"recursive-doubling", "log steps: groups of k+1 exchange, digit by digit", Level::Flat,
+     recursive_doubling},
+    {"smp-direct", "every node sends every other its blocks, k at a time", Level::Smp, direct},
+    {"smp-bruck", "log steps among leaders for any number of nodes", Level::Smp, bruck},
+    {"smp-recursive-doubling", "log steps among leaders in groups of k+1 nodes", Level::Smp,
+     recursive_doubling},
+}};
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() { return kAlgorithms; }
+
+const Algorithm* find_algorithm(std::string_view name) {
+  return schedule::find_named(algorithms(), name);
+}
+
+schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::PairShape& shape,
+                                 int rank) {
+  return schedule::lower_pairs(algorithm.exchange, shape, algorithm.level, rank);
+}
+
+}  // namespace allrail::coll::alltoall

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "coll/schedule/pairs.hpp"
+
+// The alltoall algorithms and the table that names them.
+namespace allrail::coll::alltoall {
+
+struct Algorithm {
+  std::string_view name;
+  std::string_view description;
+  schedule::Level level;
+  schedule::PairExchangeFunction exchange;
+};
+
+std::span<const Algorithm> algorithms();
+/// nullptr when there is no algorithm of this name.
+const Algorithm* find_algorithm(std::string_view name);
+
+/// Rank r has its block for rank s at send_offsets[s] of its send buffer, and the block of s for it
+/// at receive_offsets[s] of its receive buffer in the end.
+schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::PairShape& shape,
+                                 int rank);
+
+// One file each.
+schedule::PairExchange direct(int participants, int me, int ports);
+schedule::PairExchange bruck(int participants, int me, int ports);
+schedule::PairExchange recursive_doubling(int participants, int me, int ports);
+
+}  // namespace allrail::coll::alltoall

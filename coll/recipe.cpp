@@ -1,0 +1,208 @@
+#include "coll/recipe.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "coll/allgather/allgather.hpp"
+#include "coll/alltoall/alltoall.hpp"
+#include "coll/broadcast/broadcast.hpp"
+#include "coll/gather/gather.hpp"
+#include "coll/scatter/scatter.hpp"
+#include "lib/base/error.hpp"
+
+namespace allrail::coll {
+namespace {
+
+template <class Algorithm>
+const Algorithm& algorithm_named(const PlanRequest& request,
+                                 std::span<const Algorithm> algorithms) {
+  std::string names;
+  for (const Algorithm& algorithm : algorithms) {
+    if (algorithm.name == request.algorithm) return algorithm;
+    names += names.empty() ? "" : ", ";
+    names += algorithm.name;
+  }
+  base::fail(Code::InvalidArgument, "there is no {} algorithm '{}'; there are: {}",
+             collective_name(request.operation), request.algorithm, names);
+}
+
+bool are_equal(const std::vector<std::uint64_t>& values) {
+  return std::ranges::adjacent_find(values, std::ranges::not_equal_to()) == values.end();
+}
+
+std::uint64_t slice_of(std::uint64_t block, std::uint64_t begin, std::uint64_t bytes) {
+  return block > begin ? std::min(block - begin, bytes) : 0;
+}
+
+/// What gather, scatter and broadcast have in common: a block of every rank, and a root.
+template <class Algorithm>
+class RootedRecipe : public Recipe {
+ public:
+  RootedRecipe(const PlanRequest& request, const Roster& roster,
+               std::span<const Algorithm> algorithms)
+      : roster_(roster),
+        algorithm_(algorithm_named(request, algorithms)),
+        row_(static_cast<std::uint32_t>(&algorithm_ - algorithms.data())),
+        root_(request.root) {
+    shape_.bytes = request.bytes;
+    shape_.receive_offsets = request.receive_offsets;
+    shape_.map = roster.map();
+    shape_.ports = request.ports;
+    uniform_ = are_equal(request.bytes);
+  }
+  std::uint32_t algorithm() const override { return row_; }
+  bool is_uniform() const override { return uniform_; }
+
+ protected:
+  schedule::Shape slice(std::uint64_t begin, std::uint64_t bytes) const {
+    schedule::Shape cut = shape_;
+    for (std::uint64_t& block : cut.bytes) block = slice_of(block, begin, bytes);
+    return cut;
+  }
+
+  const Roster& roster_;
+  const Algorithm& algorithm_;
+  const std::uint32_t row_;
+  const int root_;
+  bool uniform_ = false;
+  schedule::Shape shape_;
+};
+
+class GatherRecipe final : public RootedRecipe<gather::Algorithm> {
+ public:
+  using RootedRecipe::RootedRecipe;
+  schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
+    return gather::make_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank());
+  }
+  std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
+    return gather::slot_bytes(algorithm_, slice(0, slice_bytes), roster_.largest_node());
+  }
+};
+
+class ScatterRecipe final : public RootedRecipe<scatter::Algorithm> {
+ public:
+  using RootedRecipe::RootedRecipe;
+  schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
+    return scatter::make_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank());
+  }
+  std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
+    return scatter::slot_bytes(algorithm_, slice(0, slice_bytes), roster_.largest_node());
+  }
+};
+
+class BroadcastRecipe final : public RootedRecipe<broadcast::Algorithm> {
+ public:
+  using RootedRecipe::RootedRecipe;
+  schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
+    return broadcast::make_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank());
+  }
+  std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
+    return broadcast::slot_bytes(algorithm_, slice(0, slice_bytes), root_, roster_.largest_node());
+  }
+};
+
+class AlltoallRecipe final : public Recipe {
+ public:
+  AlltoallRecipe(const PlanRequest& request, const Roster& roster)
+      : roster_(roster),
+        algorithm_(algorithm_named(request, alltoall::algorithms())),
+        row_(static_cast<std::uint32_t>(&algorithm_ - alltoall::algorithms().data())) {
+    shape_.map = roster.map();
+    shape_.ports = request.ports;
+    shape_.uniform_bytes = request.bytes.front();
+    shape_.matrix = request.matrix;
+    shape_.send_offsets = request.send_offsets;
+    shape_.receive_offsets = request.receive_offsets;
+  }
+  std::uint32_t algorithm() const override { return row_; }
+  bool is_uniform() const override { return shape_.matrix.empty(); }
+  schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
+    return alltoall::make_schedule(algorithm_, slice(begin, bytes), roster_.rank());
+  }
+  std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
+    return schedule::pairs_slot_bytes(algorithm_.exchange, slice(0, slice_bytes), algorithm_.level);
+  }
+
+ private:
+  schedule::PairShape slice(std::uint64_t begin, std::uint64_t bytes) const {
+    schedule::PairShape cut = shape_;
+    cut.uniform_bytes = slice_of(cut.uniform_bytes, begin, bytes);
+    for (std::uint64_t& block : cut.matrix) block = slice_of(block, begin, bytes);
+    return cut;
+  }
+
+  const Roster& roster_;
+  const alltoall::Algorithm& algorithm_;
+  const std::uint32_t row_;
+  schedule::PairShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster) {
+  switch (request.operation) {
+    case Operation::Gather:
+    case Operation::Gatherv:
+      return std::make_unique<GatherRecipe>(request, roster, gather::algorithms());
+    case Operation::Scatter:
+    case Operation::Scatterv:
+      return std::make_unique<ScatterRecipe>(request, roster, scatter::algorithms());
+    case Operation::Broadcast:
+      return std::make_unique<BroadcastRecipe>(request, roster, broadcast::algorithms());
+    case Operation::Alltoall:
+    case Operation::Alltoallv:
+      return std::make_unique<AlltoallRecipe>(request, roster);
+    case Operation::Barrier:
+    case Operation::Allgather:
+    case Operation::Allgatherv:
+    case Operation::Allocate:
+      break;
+  }
+  return nullptr;
+}
+
+Operation operation_of(std::string_view collective) noexcept {
+  for (const Operation operation :
+       {Operation::Gather, Operation::Scatter, Operation::Broadcast, Operation::Alltoall}) {
+    if (collective == collective_name(operation)) return operation;
+  }
+  return Operation::Allgather;
+}
+
+std::string_view algorithm_name(Operation operation, std::uint32_t row) noexcept {
+  const auto named = [row](const auto& table) -> std::string_view {
+    return row < table.size() ? table[row].name : "an unknown algorithm";
+  };
+  const std::string_view collective = collective_name(operation);
+  if (collective == "gather") return named(gather::algorithms());
+  if (collective == "scatter") return named(scatter::algorithms());
+  if (collective == "broadcast") return named(broadcast::algorithms());
+  if (collective == "alltoall") return named(alltoall::algorithms());
+  return named(allgather::algorithms());
+}
+
+const char* collective_name(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::Gather:
+    case Operation::Gatherv:
+      return "gather";
+    case Operation::Scatter:
+    case Operation::Scatterv:
+      return "scatter";
+    case Operation::Broadcast:
+      return "broadcast";
+    case Operation::Alltoall:
+    case Operation::Alltoallv:
+      return "alltoall";
+    case Operation::Barrier:
+    case Operation::Allgather:
+    case Operation::Allgatherv:
+    case Operation::Allocate:
+      break;
+  }
+  return "allgather";
+}
+
+}  // namespace allrail::coll

@@ -1,0 +1,43 @@
+// How the schedules of a collective are made, for those that are not allgathers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "coll/plan.hpp"
+
+namespace allrail::coll {
+
+/// Made once per plan; keeps the sizes of the call.
+class Recipe {
+ public:
+  Recipe() = default;
+  virtual ~Recipe() = default;
+  Recipe(const Recipe&) = delete;
+  Recipe& operator=(const Recipe&) = delete;
+
+  /// The row of the collective's algorithm table.
+  virtual std::uint32_t algorithm() const = 0;
+  /// For bytes [begin, begin + bytes) of every block.
+  virtual schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const = 0;
+  /// What a slice of so many bytes of every block takes on the largest node: the same on all ranks.
+  virtual std::uint64_t slot_bytes(std::uint64_t slice_bytes) const = 0;
+  /// Every block has the same size, so all full slices have the same schedule.
+  virtual bool is_uniform() const = 0;
+};
+
+/// Null for allgathers and what is made of them. Throws Error{InvalidArgument} for an unknown
+/// algorithm. `roster` outlives it.
+std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster);
+
+/// "gather": as algorithms, settings and messages name the collective.
+const char* collective_name(Operation operation) noexcept;
+/// The other way round; an allgather for an unknown name.
+Operation operation_of(std::string_view collective) noexcept;
+
+/// The name in that row of the collective's table; a row that another rank named may not exist.
+std::string_view algorithm_name(Operation operation, std::uint32_t row) noexcept;
+
+}  // namespace allrail::coll

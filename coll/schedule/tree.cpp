@@ -1,0 +1,53 @@
+#include "coll/schedule/tree.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace allrail::schedule {
+namespace {
+
+Round gather_in(const TreeLevel& level, int me) {
+  Round round;
+  if (level.is_parent(me)) {
+    level.for_children_of(me, [&](int child) {
+      round.awaits.push_back({child, child, level.subtree(child)});
+    });
+  } else if (level.is_child(me)) {
+    round.puts.push_back({level.parent_of(me), me, level.subtree(me)});
+  }
+  return round;
+}
+
+}  // namespace
+
+Exchange gather_up_tree(int participants, int me, int ports) {
+  Exchange exchange;
+  for (TreeLevel level{participants, ports, 1}; level.size < participants;
+       level.size = level.above()) {
+    exchange.rounds.push_back(gather_in(level, me));
+  }
+  return exchange;
+}
+
+Exchange gather_at_root(int participants, int me, int ports) {
+  Exchange exchange;
+  for (int first = 1; first < participants; first += std::min(ports, participants - first)) {
+    const int end = first + std::min(ports, participants - first);
+    Round round;
+    if (me == 0) {
+      for (int from = first; from < end; ++from) round.awaits.push_back({from, from, 1});
+    } else if (me >= first && me < end) {
+      round.puts.push_back({0, me, 1});
+    }
+    exchange.rounds.push_back(std::move(round));
+  }
+  return exchange;
+}
+Exchange mirrored(const Exchange& exchange) {
+  Exchange mirror = exchange;
+  std::ranges::reverse(mirror.rounds);
+  for (Round& round : mirror.rounds) std::swap(round.puts, round.awaits);
+  return mirror;
+}
+
+}  // namespace allrail::schedule

@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+
+#include "tests/property/schedule/rooted_call.hpp"
+
+// Alltoall in all its forms: everybody ends with everybody's block for it, whatever the node map,
+// the sizes and the interleaving.
+namespace allrail::schedule::testing {
+namespace {
+
+using coll::alltoall::Algorithm;
+using coll::alltoall::algorithms;
+
+class AlltoallReplay : public ::testing::TestWithParam<Algorithm> {};
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, AlltoallReplay, ::testing::ValuesIn(algorithms()),
+                         [](const auto& tested) {
+                           std::string name(tested.param.name);
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+void expect_right(const RootedCall& tested, std::uint64_t seed) {
+  const auto violations = replay({&tested.call, 1}, {.seed = seed});
+  ASSERT_TRUE(violations.empty()) << tested.name << ", " << tested.call.shape.ranks()
+                                  << " ranks on " << tested.call.shape.map.nodes() << " nodes, "
+                                  << tested.call.shape.ports << " ports, seed " << seed
+                                  << sentences(violations);
+  for (const Schedule& schedule : tested.call.schedules) {
+    ASSERT_LE(schedule.slot_bytes, tested.slot_bytes) << tested.name;
+  }
+}
+
+TEST_P(AlltoallReplay, EveryCombinationUpToSevenRanks) {
+  std::uint64_t seed = 1;
+  for (int ranks = 1; ranks <= 7; ++ranks) {
+    for (int nodes = 1; nodes <= ranks; ++nodes) {
+      for (const bool cyclic : {false, true}) {
+        std::vector<int> node_of;
+        for (int rank = 0; rank < ranks; ++rank) {
+          node_of.push_back(cyclic ? rank % nodes : rank * nodes / ranks);
+        }
+        for (int ports = 1; ports <= 8; ++ports) {
+          for (int kind = 0; kind < 3; ++kind) {  // empty, equal, uneven with empty ones
+            expect_right(make_alltoall(GetParam(), NodeMap(node_of), ports,
+                                       [&](int from, int to) -> std::uint64_t {
+                                         if (kind < 2) return kind == 0 ? 0 : 5;
+                                         return (from + to) % 3 == 1 ? 0 : 7 * from + to;
+                                       }),
+                         ++seed);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AlltoallReplay, SampledUpTo40Ranks) {
+  for (int ranks = 8; ranks <= 40; ranks += 4) {
+    for (int ports = 1; ports <= 4; ++ports) {
+      const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 100 + ports;
+      Generator generator(seed);
+      const NodeMap map = random_map(generator, ranks);
+      const bool uneven = generator.number(0, 1) == 1;
+      expect_right(make_alltoall(GetParam(), map, ports,
+                                 [&](int, int) -> std::uint64_t {
+                                   return uneven ? generator.number(0, 12) : 6;
+                                 }),
+                   seed);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(AlltoallReplay, SequencesOverARingOfSlotsDoNotMeet) {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    Generator generator(seed);
+    const NodeMap map = random_map(generator, generator.number(1, 9));
+    std::vector<ReplayCall> calls;
+    for (int i = generator.number(2, 4); i > 0; --i) {
+      const int ports = generator.number(1, 3);
+      const int root = generator.number(0, map.ranks() - 1);
+      const int largest = generator.number(0, 20);
+      if (generator.number(0, 2) == 0) {
+        auto rooted = rooted_calls(uniform_shape(map, largest, ports, 1), root);
+        calls.push_back(
+            std::move(rooted[generator.number(0, static_cast<int>(rooted.size()) - 1)].call));
+      } else {
+        calls.push_back(make_alltoall(GetParam(), map, ports, [&](int, int) -> std::uint64_t {
+                          return generator.number(0, largest);
+                        }).call);
+      }
+    }
+    const ReplayOptions options{.seed = seed, .slots = generator.number(1, 3)};
+    const auto violations = replay(calls, options);
+    ASSERT_TRUE(violations.empty()) << "seed " << seed << sentences(violations);
+  }
+}
+
+}  // namespace
+}  // namespace allrail::schedule::testing

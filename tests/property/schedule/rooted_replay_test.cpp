@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include "tests/property/schedule/rooted_call.hpp"
+
+// Gather, scatter and broadcast in all their forms: everybody ends with what is theirs, whatever
+// the root, the node map, the sizes and the interleaving.
+namespace allrail::schedule::testing {
+namespace {
+
+void expect_right(const RootedCall& tested, int root, std::uint64_t seed) {
+  const auto violations = replay({&tested.call, 1}, {.seed = seed});
+  ASSERT_TRUE(violations.empty()) << tested.name << ", root " << root << ", "
+                                  << tested.call.shape.ranks() << " ranks, "
+                                  << tested.call.shape.ports << " ports, seed " << seed
+                                  << sentences(violations);
+  for (const Schedule& schedule : tested.call.schedules) {
+    ASSERT_LE(schedule.slot_bytes, tested.slot_bytes) << tested.name << ", root " << root;
+  }
+}
+
+TEST(RootedReplay, EveryCombinationUpToSixRanks) {
+  std::uint64_t seed = 1;
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    for (int nodes = 1; nodes <= ranks; ++nodes) {
+      for (const bool cyclic : {false, true}) {
+        std::vector<int> node_of;
+        for (int rank = 0; rank < ranks; ++rank) {
+          node_of.push_back(cyclic ? rank % nodes : rank * nodes / ranks);
+        }
+        for (int root = 0; root < ranks; ++root) {
+          for (const int ports : {1, 2, 3, 8}) {
+            for (int kind = 0; kind < 3; ++kind) {  // empty, equal, uneven with empty ones
+              std::vector<std::uint64_t> bytes(ranks, kind == 0 ? 0 : 5);
+              for (int rank = 0; kind == 2 && rank < ranks; ++rank) {
+                bytes[rank] = rank % 3 == 1 ? 0 : 90 * (rank % 3) + rank;
+              }
+              const Shape shape = packed_shape(NodeMap(node_of), bytes, ports, 1);
+              for (const RootedCall& call : rooted_calls(shape, root)) {
+                expect_right(call, root, ++seed);
+                if (HasFatalFailure()) return;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(RootedReplay, SampledUpTo64Ranks) {
+  for (int ranks = 7; ranks <= 64; ranks += 3) {
+    for (int ports = 1; ports <= 8; ++ports) {
+      const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 100 + ports;
+      Generator generator(seed);
+      NodeMap map = random_map(generator, ranks);
+      const int root = generator.number(0, ranks - 1);
+      const Shape shape = random_shape(generator, std::move(map), ports, 1, 24);
+      for (const RootedCall& call : rooted_calls(shape, root)) {
+        expect_right(call, root, seed);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(RootedReplay, ABroadcastInManyPieces) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Generator generator(seed);
+    NodeMap map = random_map(generator, generator.number(2, 7));
+    const int root = generator.number(0, map.ranks() - 1);
+    const auto bytes = static_cast<std::uint64_t>(generator.number(30'000, 100'000));
+    const Shape shape = uniform_shape(std::move(map), bytes, generator.number(1, 3), 1);
+    for (const auto& algorithm : coll::broadcast::algorithms()) {
+      expect_right(make_broadcast(algorithm, shape, root), root, seed);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(RootedReplay, SequencesOverARingOfSlotsDoNotMeet) {
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    Generator generator(seed);
+    const NodeMap map = random_map(generator, generator.number(1, 12));
+    std::vector<ReplayCall> calls;
+    std::string names;
+    const int count = generator.number(2, 4);
+    for (int i = 0; i < count; ++i) {
+      const int root = generator.number(0, map.ranks() - 1);
+      const Shape shape = random_shape(generator, map, generator.number(1, 4), 1, 60);
+      const int kind = generator.number(0, 3);
+      if (kind == 3) {
+        const auto algorithms = coll::allgather::algorithms();
+        const auto& algorithm =
+            algorithms[generator.number(0, static_cast<int>(algorithms.size()) - 1)];
+        calls.push_back(make_call(algorithm, shape));
+        names += std::string(algorithm.name) + " ";
+      } else {
+        auto rooted = rooted_calls(shape, root);
+        RootedCall& one = rooted[generator.number(0, static_cast<int>(rooted.size()) - 1)];
+        names += one.name + " ";
+        calls.push_back(std::move(one.call));
+      }
+    }
+    const ReplayOptions options{.seed = seed, .slots = generator.number(1, 3)};
+    const auto violations = replay(calls, options);
+    ASSERT_TRUE(violations.empty())
+        << "seed " << seed << ", " << map.ranks() << " ranks, " << options.slots << " slots, "
+        << names << sentences(violations);
+  }
+}
+
+TEST(RootedReplay, WithoutTheDoneRuleAFastRootOverwritesSlots) {
+  const Shape shape = uniform_shape(NodeMap({0, 0, 1, 1, 2, 2}), 40, 1, 1);
+  const auto& algorithm = *coll::broadcast::find_algorithm("smp-binomial");
+  const std::vector<ReplayCall> calls(4, make_broadcast(algorithm, shape, 1).call);
+  const auto overwrites = [&](bool done_rule) {
+    for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+      for (const Violation& violation :
+           replay(calls, {.seed = seed, .slots = 2, .done_rule = done_rule})) {
+        if (violation.fault == Fault::OverwrittenInUse) return true;
+      }
+    }
+    return false;
+  };
+  EXPECT_TRUE(overwrites(false));
+  EXPECT_FALSE(overwrites(true));
+}
+
+}  // namespace
+}  // namespace allrail::schedule::testing
