@@ -58,6 +58,7 @@ class World::Allocation {
     const std::vector<Record> wanted = exchange();
     check_agreement(wanted);
     lay_out(wanted);
+    entry_.number = ++world_.allocations_;
     if (is_node_shared()) entry_.node_buffer = ++world_.node_buffers_;
     if (total_ > 0 && world_.team_.local_rank == 0) {
       attempt([this] { entry_.memory = shm::SharedMemory::create(name_, total_); });
@@ -155,9 +156,13 @@ class World::Allocation {
 
   void take() {
     if (world_.team_.local_rank != 0) entry_.memory = shm::SharedMemory::attach(name_, total_);
-    entry_.memory.take(offset_, part_bytes_);
-    entry_.mine = is_node_shared() ? entry_.memory.bytes().first(mine_.bytes)
-                                   : entry_.memory.bytes().subspan(offset_, mine_.bytes);
+    if (is_node_shared()) {
+      entry_.memory.take(offset_, part_bytes_);
+      entry_.mine = entry_.memory.bytes().first(mine_.bytes);
+    } else {
+      entry_.memory.take_own(offset_, part_bytes_);
+      entry_.mine = entry_.memory.own();
+    }
   }
 
   /// To the rails.
@@ -230,19 +235,21 @@ BufferMemory World::allocate(std::size_t count, std::size_t element_bytes, Memor
     bytes = std::numeric_limits<std::uint64_t>::max();
   }
   BufferTable::Entry entry = Allocation(*this, bytes, owner).make();
-  if (entry.mine.empty()) return {};
   std::byte* const data = entry.mine.data();
-  buffers_->add(std::move(entry));
+  const bool is_empty = entry.mine.empty();
+  if (!entry.memory.bytes().empty()) buffers_->add(std::move(entry));
+  if (is_empty) return {};
   return BufferMemory(buffers_, data);
 }
 
-void World::exchange(std::span<const std::byte> send, std::span<std::byte> receive) {
+void World::exchange(std::span<const std::byte> send, std::span<std::byte> receive,
+                     const CallOptions& options) {
   static const std::string no_name;
   PlanKey key;
   key.operation = coll::Operation::Allocate;
   key.bytes = send.size();
   key.algorithm = &no_name;
-  run(plan_for(key, {}), {send.data(), receive.data(), receive.size()}, {});
+  run(plan_for(key, {}), {send.data(), receive.data(), receive.size()}, options);
 }
 
 }  // namespace allrail

@@ -7,7 +7,15 @@
 namespace allrail {
 
 void BufferTable::add(Entry entry) {
-  const std::byte* begin = entry.mine.data();
+  unmap_what_all_left();
+  const std::uint64_t number = entry.number;
+  const std::byte* const begin = entry.mine.data();
+  const bool is_empty = entry.mine.empty();
+  if (entry.node_buffer == 0) {
+    entry.offset = entry.memory.own_offset();
+    parts_[number].memory = std::move(entry.memory);
+  }
+  if (is_empty) return leave(number);
   entries_.emplace(begin, std::move(entry));
 }
 
@@ -19,6 +27,34 @@ const BufferTable::Entry* BufferTable::find(std::span<const std::byte> memory) c
   const auto offset = static_cast<std::size_t>(memory.data() - entry.mine.data());
   const bool inside = offset < entry.mine.size() && memory.size() <= entry.mine.size() - offset;
   return inside && (entry.registered || entry.node_buffer != 0) ? &entry : nullptr;
+}
+
+std::span<const std::byte> BufferTable::parts_of(std::uint64_t buffer) const noexcept {
+  const auto found = parts_.find(buffer);
+  return found == parts_.end() ? std::span<const std::byte>() : found->second.memory.bytes();
+}
+
+coll::SharedPlace BufferTable::place_of(std::span<const std::byte> memory) const noexcept {
+  const Entry* const entry = find(memory);
+  if (entry == nullptr || entry->node_buffer != 0) return {};
+  const auto offset = static_cast<std::uint64_t>(memory.data() - entry->mine.data());
+  return {entry->number, entry->offset + offset};
+}
+
+/// This rank uses its part no more. The others may still send from theirs, and this rank read them.
+void BufferTable::leave(std::uint64_t number) noexcept {
+  const auto found = parts_.find(number);
+  if (found == parts_.end()) return;  // a NodeBuffer
+  found->second.has_ended = true;
+  found->second.memory.leave();
+  // Without a communicator nobody reads anything.
+  if (gate_ == nullptr || found->second.memory.left() >= node_ranks_) parts_.erase(found);
+}
+
+void BufferTable::unmap_what_all_left() noexcept {
+  std::erase_if(parts_, [this](const auto& one) {
+    return one.second.has_ended && one.second.memory.left() >= node_ranks_;
+  });
 }
 
 std::uint64_t BufferTable::registered_bytes() const noexcept {
@@ -48,6 +84,8 @@ void BufferTable::remove(const std::byte* data) noexcept {
   }
   if (let_go_) let_go_(found->second);
   unregister(found->second);
+  leave(found->second.number);
+  unmap_what_all_left();
   if (gate_ != nullptr) gate_->leave();
   entries_.erase(found);
 }
@@ -57,6 +95,7 @@ void BufferTable::close() noexcept {
   fabric_ = nullptr;
   gate_ = nullptr;
   let_go_ = nullptr;
+  std::erase_if(parts_, [](const auto& one) { return one.second.has_ended; });
 }
 
 BufferMemory::BufferMemory() noexcept = default;

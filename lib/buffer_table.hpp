@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "coll/offer.hpp"
 #include "lib/entry_gate.hpp"
 #include "shm/shared_memory.hpp"
 #include "transport/fabric.hpp"
@@ -15,11 +16,13 @@
 namespace allrail {
 
 /// Owned together by the communicator and by its Buffers, since either may end first.
-class BufferTable {
+class BufferTable final : public coll::MappedBuffers {
  public:
   struct Entry {
-    shm::SharedMemory memory;   // of all ranks of this node
+    shm::SharedMemory memory;   // of all ranks of this node; until add(), where it is a Buffer
     std::span<std::byte> mine;  // this rank's Buffer, or the NodeBuffer
+    std::uint64_t offset = 0;   // of a Buffer, in the memory of all ranks
+    std::uint64_t number = 0;   // of the allocation, the same on all ranks
     // Its keys; empty where the job has no rails, and of a NodeBuffer on ranks that do not lead.
     transport::RemoteWindow window;
     // Not so where a rank may not lock as much: the same on all ranks.
@@ -30,15 +33,20 @@ class BufferTable {
   /// Called before a Buffer is taken from the rails: nothing may use it afterwards.
   using LetGo = std::function<void(const Entry&)>;
 
-  /// `fabric` may be null. All are borrowed until close().
-  BufferTable(EntryGate& gate, transport::Fabric* fabric, LetGo let_go)
-      : gate_(&gate), fabric_(fabric), let_go_(std::move(let_go)) {}
+  /// `fabric` may be null. All are borrowed until close(). `node_ranks` is the size of my node.
+  BufferTable(EntryGate& gate, transport::Fabric* fabric, LetGo let_go, int node_ranks = 1)
+      : gate_(&gate), fabric_(fabric), let_go_(std::move(let_go)), node_ranks_(node_ranks) {}
 
-  /// Takes a Buffer over that has a byte or more; unregisters and unmaps it in remove().
+  /// Takes a Buffer over; unregisters it in remove(). It stays mapped as long as other ranks of the
+  /// node may send from their parts. One without a byte is for that only.
   void add(Entry entry);
   /// The registered Buffer or the NodeBuffer in which all of `memory` lies; null for ordinary
   /// memory.
   const Entry* find(std::span<const std::byte> memory) const noexcept;
+  std::span<const std::byte> parts_of(std::uint64_t buffer) const noexcept override;
+  /// Where memory that lies in a Buffer lies for the ranks of this node; of other memory, no
+  /// Buffer.
+  coll::SharedPlace place_of(std::span<const std::byte> memory) const noexcept;
   /// Of all Buffers and NodeBuffers that live, on this rank.
   std::uint64_t registered_bytes() const noexcept;
   /// The end of the Buffer that begins there. Without effect on other Buffers.
@@ -48,10 +56,18 @@ class BufferTable {
 
  private:
   void unregister(Entry& entry) noexcept;
+  void leave(std::uint64_t number) noexcept;
+  void unmap_what_all_left() noexcept;
 
   EntryGate* gate_;
   transport::Fabric* fabric_;
   LetGo let_go_;
+  int node_ranks_;
+  struct Parts {
+    shm::SharedMemory memory;
+    bool has_ended = false;  // mine; those of others have not
+  };
+  std::map<std::uint64_t, Parts> parts_;       // of Buffers, by number
   std::map<const std::byte*, Entry> entries_;  // by begin
 };
 

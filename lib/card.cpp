@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4C4C4152;  // "RALL"
 constexpr std::uint32_t kMostEntries = 64;    // settings or rails in a card that makes sense
+constexpr auto kLastCode = static_cast<std::uint8_t>(Code::Internal);
 
 void write_end(base::WireWriter& writer, const transport::RailEnd& end) {
   writer.text(end.name);
@@ -138,6 +139,9 @@ std::vector<std::byte> encode(const Card& card) {
   }
   writer.text(card.host);
   writer.text(card.cpuset);
+  writer.number(card.place.domain);
+  writer.number(card.place.rail_levels);
+  writer.number(card.place.near_rails);
   writer.number(card.pid);
   writer.number(card.random);
   writer.number(card.shared_memory_bytes);
@@ -145,20 +149,23 @@ std::vector<std::byte> encode(const Card& card) {
   writer.blob(card.secret);
   write_rails(writer, card.rail_ends, card.rail_addresses);
   writer.blob(card.control_address);
+  writer.text(card.failure);
+  writer.number(static_cast<std::uint8_t>(card.failure_code));
   return writer.bytes();
 }
 
-Card decode(std::span<const std::byte> bytes, int rank) {
+Card decode(std::span<const std::byte> bytes, int rank, int own_rank, const Card& own) {
   base::WireReader reader(bytes);
   Card card;
   const auto magic = reader.number<std::uint32_t>();
   card.protocol_version = reader.number<std::uint32_t>();
   card.library_version = reader.text();
-  if (reader.ok() && magic == kMagic && card.protocol_version != kProtocolVersion) {
+  if (reader.ok() && magic == kMagic && card.protocol_version != own.protocol_version) {
     base::fail_with_peer(Code::Mismatch, rank,
-                         "rank {} uses Allrail {} with protocol {}, this rank uses protocol {}; "
-                         "start all ranks with the same build of Allrail",
-                         rank, card.library_version, card.protocol_version, kProtocolVersion);
+                         "rank {} uses Allrail {} with protocol {}, rank {} uses Allrail {} with "
+                         "protocol {}; start all ranks with the same build of Allrail",
+                         rank, card.library_version, card.protocol_version, own_rank,
+                         own.library_version, own.protocol_version);
   }
   const auto settings = reader.number<std::uint32_t>();
   for (std::uint32_t i = 0; reader.ok() && i < settings && i < kMostEntries; ++i) {
@@ -168,6 +175,9 @@ Card decode(std::span<const std::byte> bytes, int rank) {
   }
   card.host = reader.text();
   card.cpuset = reader.text();
+  card.place.domain = reader.number<std::uint8_t>();
+  card.place.rail_levels = reader.number<std::uint8_t>();
+  card.place.near_rails = reader.number<std::uint8_t>();
   card.pid = reader.number<std::int32_t>();
   card.random = reader.number<std::uint64_t>();
   card.shared_memory_bytes = reader.number<std::uint64_t>();
@@ -175,7 +185,10 @@ Card decode(std::span<const std::byte> bytes, int rank) {
   card.secret = reader.blob();
   const bool rails_fit = read_rails(reader, card.rail_ends, card.rail_addresses);
   card.control_address = reader.blob();
-  const bool makes_sense = rails_fit && settings <= kMostEntries;
+  card.failure = reader.text();
+  const auto code = reader.number<std::uint8_t>();
+  card.failure_code = static_cast<Code>(code);
+  const bool makes_sense = rails_fit && settings <= kMostEntries && code <= kLastCode;
   if (magic != kMagic || !makes_sense || !reader.at_end()) {
     base::fail_with_peer(Code::Bootstrap, rank,
                          "what rank {} published at start-up is no card of Allrail ({} bytes); "
@@ -202,6 +215,18 @@ void check_agreement(const std::vector<Card>& cards) {
                            "all ranks",
                            name, value, other.first, other.second, rank);
     }
+  }
+}
+
+void check_failures(const std::vector<Card>& cards, int own_rank) {
+  const Card& own = cards[static_cast<std::size_t>(own_rank)];
+  if (!own.failure.empty()) throw Error(own.failure_code, own.failure);
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    if (card.failure.empty()) continue;
+    base::fail_with_peer(card.failure_code, static_cast<int>(rank),
+                         "rank {} on host {} has no rails, and nobody can start without it: {}",
+                         rank, host_name(card.host), card.failure);
   }
 }
 

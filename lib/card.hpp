@@ -8,19 +8,22 @@
 #include <utility>
 #include <vector>
 
+#include "include/allrail/error.hpp"
 #include "lib/base/wire.hpp"
+#include "lib/topology/leaders.hpp"
 #include "transport/rail_pairs.hpp"
 
 namespace allrail {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 struct Card {
   std::uint32_t protocol_version = kProtocolVersion;
   std::string library_version;
   std::vector<std::pair<std::string, std::string>> settings;  // those that must agree
-  std::string host;    // ranks with the same text share memory
-  std::string cpuset;  // the cpus that it may run on
+  std::string host;           // ranks with the same text share memory
+  std::string cpuset;         // the cpus that it may run on
+  topology::RankPlace place;  // beside the domains and rails of its host
   std::int32_t pid = 0;
   std::uint64_t random = 0;  // names the node segment where this rank is first on its node
   std::uint64_t shared_memory_bytes = 0;  // free in /dev/shm
@@ -30,12 +33,17 @@ struct Card {
   std::vector<transport::RailEnd> rail_ends;
   std::vector<std::vector<std::byte>> rail_addresses;  // of the same rails
   std::vector<std::byte> control_address;
+  /// Why this rank has no rails and the job cannot start; empty: it has. Told here, and not only
+  /// by leaving, so that every rank can say it.
+  std::string failure;
+  Code failure_code = Code::Internal;
 };
 
 std::vector<std::byte> encode(const Card& card);
-/// @throws Error{Bootstrap} naming the rank, for bytes that are no card, and Error{Mismatch} for
-/// another protocol version.
-Card decode(std::span<const std::byte> bytes, int rank);
+/// The card of `rank`, read by `own_rank`, whose own card is `own`.
+/// @throws Error{Bootstrap} naming the rank, for bytes that are no card, and Error{Mismatch} naming
+/// both for another protocol version.
+Card decode(std::span<const std::byte> bytes, int rank, int own_rank, const Card& own);
 
 /// How a rank's rails stand in its card, and in the directory of a node.
 void write_rails(base::WireWriter& writer, std::span<const transport::RailEnd> ends,
@@ -47,6 +55,11 @@ bool read_rails(base::WireReader& reader, std::vector<transport::RailEnd>& ends,
 /// Compares every card with rank 0's. The same verdict on all ranks.
 /// @throws Error{Mismatch} naming both ranks and the setting that differs.
 void check_agreement(const std::vector<Card>& cards);
+
+/// Nobody can start where one rank has no rails.
+/// @throws Error with this rank's own failure, or else that of the first rank that has one, whose
+/// number and host it names.
+void check_failures(const std::vector<Card>& cards, int own_rank);
 
 /// Any two ranks need a pair of rails that may be the ends of a link: of one network and, where
 /// pairs are `wanted`, among them. The same verdict on all ranks.

@@ -46,6 +46,14 @@ Plan Communicator::plan_allgatherv_bytes(std::span<const std::byte> send, std::s
   return Plan(world_->plan_allgatherv(send, recv, counts, displacements, element_bytes, options));
 }
 
+void Communicator::call(const CollectiveCall& call, const CallOptions& options) {
+  world_->call(call, options);
+}
+
+Plan Communicator::plan(const CollectiveCall& call, const CallOptions& options) {
+  return Plan(world_->plan(call, options));
+}
+
 BufferMemory Communicator::allocate_bytes(std::size_t count, std::size_t element_bytes) {
   return world_->allocate(count, element_bytes, MemoryOwner::Rank);
 }

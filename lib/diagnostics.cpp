@@ -5,7 +5,12 @@
 #include <sched.h>
 
 #include "coll/allgather/allgather.hpp"
+#include "coll/alltoall/alltoall.hpp"
+#include "coll/broadcast/broadcast.hpp"
+#include "coll/gather/gather.hpp"
 #include "coll/plan.hpp"
+#include "coll/recipe.hpp"
+#include "coll/scatter/scatter.hpp"
 #include "coll/selection.hpp"
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
@@ -53,27 +58,55 @@ std::string describe_step(const schedule::Step& step) {
       return fmt::format("await stage {} of local rank {}", step.stage, step.peer);
     case StepKind::AwaitSent:
       return "await that my puts need not be sent again";
+    case StepKind::Offer:
+      return fmt::format("offer {} bytes at {}+{} to my node, raise my flag to stage {}",
+                         step.bytes, from, step.from_offset, step.stage);
+    case StepKind::Read:
+      return fmt::format("read {} bytes that local rank {} offers to {}+{}", step.bytes, step.peer,
+                         to, step.to_offset);
   }
   return "?";
 }
 
 }  // namespace
 
-std::vector<AlgorithmInfo> allgather_algorithms() {
+std::vector<std::string> collectives() {
+  return {"allgather", "gather", "scatter", "broadcast", "alltoall"};
+}
+
+std::vector<AlgorithmInfo> algorithms_of(const std::string& collective) {
   std::vector<AlgorithmInfo> all;
-  for (const auto& algorithm : coll::allgather::algorithms()) {
-    all.push_back({std::string(algorithm.name), std::string(algorithm.description),
-                   algorithm.level == coll::allgather::Level::Smp});
+  const auto add = [&all](const auto& table, auto flat) {
+    for (const auto& algorithm : table) {
+      all.push_back({std::string(algorithm.name), std::string(algorithm.description),
+                     algorithm.level != flat});
+    }
+  };
+  using schedule::Level;
+  if (collective == "allgather") {
+    add(coll::allgather::algorithms(), coll::allgather::Level::Flat);
+  } else if (collective == "gather") {
+    add(coll::gather::algorithms(), Level::Flat);
+  } else if (collective == "scatter") {
+    add(coll::scatter::algorithms(), Level::Flat);
+  } else if (collective == "broadcast") {
+    add(coll::broadcast::algorithms(), Level::Flat);
+  } else if (collective == "alltoall") {
+    add(coll::alltoall::algorithms(), Level::Flat);
   }
   return all;
 }
 
-Choice choose_allgather(const Communicator& communicator, std::uint64_t bytes_per_rank,
-                        const CallOptions& options, ResultMemory memory) {
+Choice choose(const Communicator& communicator, const std::string& collective,
+              std::uint64_t bytes_per_rank, const CallOptions& options, ResultMemory memory) {
+  const World& world = communicator.internals();
   const auto kind = memory == ResultMemory::Buffer       ? coll::MemoryKind::Buffer
                     : memory == ResultMemory::NodeBuffer ? coll::MemoryKind::NodeBuffer
                                                          : coll::MemoryKind::Ordinary;
-  const auto chosen = communicator.internals().select(bytes_per_rank, options, kind);
+  const auto operation = coll::operation_of(collective);
+  const auto chosen = operation == coll::Operation::Allgather
+                          ? world.select(bytes_per_rank, options, kind)
+                          : world.select_rooted(operation, bytes_per_rank, options);
   return {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
 }
 
@@ -103,15 +136,21 @@ std::vector<int> imagine_nodes(int ranks, const std::string& spec) {
   return virtual_nodes(spec, ranks);
 }
 
-Explanation explain_allgather(const std::vector<int>& node_of, int rank, int rails,
-                              std::uint64_t bytes_per_rank, const CallOptions& options,
-                              const Options& settings, double startup_us,
-                              double rate_bytes_per_us) {
+Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, int rank, int rails,
+                    const CallOptions& options, const Options& settings, double startup_us,
+                    double rate_bytes_per_us) {
   const schedule::NodeMap map(node_of);
   const coll::Roster roster(map, rank);
-  const auto chosen = select_for(roster, rails, settings, bytes_per_rank, options);
+  const auto operation = coll::operation_of(call.collective);
+  const std::uint64_t bytes_per_rank = call.bytes;
+  const auto chosen =
+      operation == coll::Operation::Allgather
+          ? select_for(roster, rails, settings, bytes_per_rank, options)
+          : select_rooted_for(operation, roster, rails, settings, bytes_per_rank, options);
   const auto geometry = coll::divide_node_memory(settings.node_memory_bytes);
   coll::PlanRequest request;
+  request.operation = operation;
+  request.root = call.root;
   request.algorithm = chosen.algorithm;
   request.ports = chosen.ports;
   request.leaders = chosen.leaders;
@@ -119,8 +158,13 @@ Explanation explain_allgather(const std::vector<int>& node_of, int rank, int rai
     request.bytes.push_back(bytes_per_rank);
     request.receive_offsets.push_back(static_cast<std::uint64_t>(i) * bytes_per_rank);
   }
-  const coll::CallPlan plan(request, roster,
-                            {geometry.large_slot_bytes, coll::kZeroCopyThresholdBytes});
+  request.send_offsets = request.receive_offsets;
+  coll::PlanLimits limits{geometry.large_slot_bytes, coll::kZeroCopyThresholdBytes};
+  // As if the system allowed it, and there were a core for every rank.
+  if (settings.single_copy != "off") {
+    limits.single_copy_threshold_bytes = coll::kSingleCopyThresholdBytes;
+  }
+  const coll::CallPlan plan(request, roster, limits);
   Explanation explanation;
   explanation.choice = {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
   explanation.rounds = plan.first().rounds;

@@ -15,7 +15,9 @@ struct AlgorithmInfo {
   std::string description;
   bool over_nodes = false;
 };
-ALLRAIL_API std::vector<AlgorithmInfo> allgather_algorithms();
+/// "allgather" first.
+ALLRAIL_API std::vector<std::string> collectives();
+ALLRAIL_API std::vector<AlgorithmInfo> algorithms_of(const std::string& collective);
 
 /// What a call receives into.
 enum class ResultMemory { Ordinary, Buffer, NodeBuffer };
@@ -26,10 +28,11 @@ struct Choice {
   int leaders = 1;
   std::string reason;
 };
-/// What an allgather of this size would do on this communicator. Local.
-ALLRAIL_API Choice choose_allgather(const Communicator& communicator, std::uint64_t bytes_per_rank,
-                                    const CallOptions& options = {},
-                                    ResultMemory memory = ResultMemory::Ordinary);
+/// What a call of this size would do on this communicator. The memory matters to allgathers only.
+/// Local.
+ALLRAIL_API Choice choose(const Communicator& communicator, const std::string& collective,
+                          std::uint64_t bytes_per_rank, const CallOptions& options = {},
+                          ResultMemory memory = ResultMemory::Ordinary);
 
 /// A rail of this process that was or was not taken.
 struct RailInfo {
@@ -67,10 +70,52 @@ struct Explanation {
   bool zero_copy = false;
   double cost_us = 0;  // with the start-up time and rate given
 };
-ALLRAIL_API Explanation explain_allgather(const std::vector<int>& node_of, int rank, int rails,
-                                          std::uint64_t bytes_per_rank, const CallOptions& options,
-                                          const Options& settings, double startup_us,
-                                          double rate_bytes_per_us);
+/// Bytes are those of a rank's block: of a broadcast of the data, of an alltoall of a pair's block.
+struct ImaginedCall {
+  std::string collective;
+  std::uint64_t bytes = 0;
+  int root = -1;  // of a collective that has one
+};
+ALLRAIL_API Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, int rank,
+                                int rails, const CallOptions& options, const Options& settings,
+                                double startup_us, double rate_bytes_per_us);
+
+/// One rank in the eyes of an election. Unknown numbers are -1.
+struct RankLeadership {
+  int rank = 0;
+  int group = 0;     // whose leader is that of this number
+  std::string cpus;  // of an imagined rank
+  int domain = -1;   // the NUMA node or socket that it runs in
+  int rail_levels = -1;
+  std::vector<std::string> rails;       // all it has
+  std::vector<std::string> near_rails;  // over which small puts come to it first; empty: all
+};
+struct NodeLeadership {
+  struct Leader {
+    int local = 0;  // place among the ranks of the node
+    std::string why;
+  };
+  std::vector<RankLeadership> ranks;
+  std::vector<Leader> leaders;  // by number
+};
+struct LeadershipInfo {
+  std::string policy;
+  int natural_leaders = 1;             // what sockets and rails call for
+  std::uint64_t bytes_per_leader = 0;  // of a node's contribution, for one more of these
+  int lanes = 1;                       // leaders shown, the same on all nodes
+  std::vector<NodeLeadership> nodes;
+};
+/// Nodes that all are the machine of a file that lstopo wrote, or (empty) of this host.
+struct ImaginedNodes {
+  std::string topology_file;
+  std::vector<std::string> rails;  // devices as lstopo names them; empty: all RDMA devices
+  int ranks = 0;                   // in all, each bound to a core; 0: one per core
+  std::string nodes;               // in the words of ALLRAIL_NODES
+};
+/// With `leaders` 0: as many as the setting says, else as are called for. Local.
+ALLRAIL_API LeadershipInfo explain_leaders(const Communicator& communicator, int leaders);
+ALLRAIL_API LeadershipInfo imagine_leaders(const ImaginedNodes& nodes, const Options& settings,
+                                           int leaders);
 
 /// Notified puts between two ranks of different nodes, without a collective: for
 /// `allrail-bench put`. No collective call may be made while one of these is alive.

@@ -31,11 +31,9 @@ void EntryGate::wait_for_helper() noexcept {
   while (helper_inside_.load(std::memory_order_acquire)) ::sched_yield();
 }
 
-EntryGuard::EntryGuard(EntryGate& gate) : gate_(gate) {
-  if (!gate.enter()) {
-    base::fail(Code::InvalidArgument,
-               "two threads use Allrail at the same time; one thread at a time may, in a process");
-  }
+void EntryGuard::refuse() {
+  base::fail(Code::InvalidArgument,
+             "two threads use Allrail at the same time; one thread at a time may, in a process");
 }
 
 }  // namespace allrail

@@ -43,12 +43,17 @@ class EntryGate {
 /// Inside for the life of this object.
 class EntryGuard {
  public:
-  explicit EntryGuard(EntryGate& gate);  // throws Error{InvalidArgument} if a thread is inside
+  /// Throws Error{InvalidArgument} if a thread is inside.
+  explicit EntryGuard(EntryGate& gate) : gate_(gate) {
+    if (!gate.enter()) refuse();
+  }
   ~EntryGuard() { gate_.leave(); }
   EntryGuard(const EntryGuard&) = delete;
   EntryGuard& operator=(const EntryGuard&) = delete;
 
  private:
+  [[noreturn]] static void refuse();
+
   EntryGate& gate_;
 };
 

@@ -15,11 +15,13 @@ namespace allrail {
 /// What a caller said, before anything is resolved. Two calls with equal keys have the same plan.
 struct PlanKey {
   coll::Operation operation = coll::Operation::Allgather;
+  int root = -1;                        // of operations that have one
   std::uint64_t bytes = 0;              // of every block, for operations without counts
   std::span<const std::size_t> counts;  // empty for operations without counts
   std::span<const std::size_t> displacements;
   std::size_t element_bytes = 1;
   coll::MemoryKind memory = coll::MemoryKind::Ordinary;  // that it receives into
+  bool send_is_mapped = false;  // of calls into Buffers: it is sent from one
   const std::string* algorithm = nullptr;
   int ports = 0;
   int leaders = 0;
@@ -27,8 +29,17 @@ struct PlanKey {
 
 class PlanCache {
  public:
+  PlanCache() = default;
+  PlanCache(const PlanCache&) = delete;
+  PlanCache& operator=(const PlanCache&) = delete;
+
   /// The plan with that key, or null. The last plan found is looked at first.
-  const coll::CallPlan* find(const PlanKey& key) noexcept;
+  const coll::CallPlan* find(const PlanKey& key) noexcept {
+    if (last_ == nullptr || !last_->matches(key)) last_ = look_for(key);
+    if (last_ == nullptr) return nullptr;
+    last_->last_use = ++uses_;
+    return last_->plan.get();
+  }
   /// Keeps a plan; the least recently used one goes when there are more than kMostPlans.
   const coll::CallPlan& keep(const PlanKey& key, std::unique_ptr<coll::CallPlan> plan);
 
@@ -36,18 +47,22 @@ class PlanCache {
   static constexpr std::size_t kMostPlans = 128;
   struct Entry {
     coll::Operation operation;
+    int root;
     std::uint64_t bytes;
     std::vector<std::size_t> counts, displacements;
     std::size_t element_bytes;
     coll::MemoryKind memory;
+    bool send_is_mapped;
     std::string algorithm;
     int ports, leaders;
     std::unique_ptr<coll::CallPlan> plan;
     std::uint64_t last_use = 0;
     bool matches(const PlanKey& key) const noexcept;
   };
+  Entry* look_for(const PlanKey& key) noexcept;
+
   std::vector<Entry> entries_;
-  std::size_t last_ = 0;
+  Entry* last_ = nullptr;  // that was found or kept last; one of entries_
   std::uint64_t uses_ = 0;
 };
 

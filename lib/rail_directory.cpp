@@ -9,7 +9,9 @@
 namespace allrail {
 namespace {
 
-// First, for every rank and once more, where its entry begins; then the entries.
+// First, for every rank and once more, where its entry begins; then the entries; at the end the
+// places of the ranks, whose bytes can stand anywhere.
+static_assert(alignof(topology::RankPlace) == 1);
 using Place = std::uint64_t;
 
 std::vector<std::byte> entry_of(const Card& card) {
@@ -34,7 +36,7 @@ Place place_at(std::span<const std::byte> memory, std::size_t index) {
 
 std::uint64_t RailDirectory::bytes_for(std::span<const Card> cards) {
   std::uint64_t bytes = (cards.size() + 1) * sizeof(Place);
-  for (const Card& card : cards) bytes += entry_of(card).size();
+  for (const Card& card : cards) bytes += entry_of(card).size() + sizeof card.place;
   return bytes;
 }
 
@@ -47,6 +49,17 @@ void RailDirectory::write(std::span<const Card> cards, std::span<std::byte> memo
     at += entry.size();
   }
   std::memcpy(memory.data() + cards.size() * sizeof at, &at, sizeof at);
+  for (const Card& card : cards) {
+    std::memcpy(memory.data() + at, &card.place, sizeof card.place);
+    at += sizeof card.place;
+  }
+}
+
+std::span<const topology::RankPlace> RailDirectory::places(int ranks) const {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(ranks) * sizeof(topology::RankPlace);
+  if (memory_.size() < bytes) return {};
+  const std::byte* const begin = memory_.data() + (memory_.size() - bytes);
+  return {reinterpret_cast<const topology::RankPlace*>(begin), static_cast<std::size_t>(ranks)};
 }
 
 RankRails RailDirectory::rails_of(int rank) const {

@@ -1,5 +1,5 @@
-// The hosts, ends and addresses of the rails of all ranks. They lie once per node, in its segment:
-// a rank by itself keeps nothing of ranks that it does not talk to.
+// The places of all ranks, and the hosts, ends and addresses of their rails. They lie once per
+// node, in its segment: a rank by itself keeps nothing of ranks that it does not talk to.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,8 @@ class RailDirectory {
 
   /// @throws Error{Internal} for a rank that is not in it.
   RankRails rails_of(int rank) const;
+  /// Of so many ranks; empty where the memory is too small for them.
+  std::span<const topology::RankPlace> places(int ranks) const;
 
  private:
   std::span<const std::byte> memory_;

@@ -107,6 +107,15 @@ Survey survey_ports(const Options& options) {
   return survey;
 }
 
+/// The interface that a TCP rail lives on; empty for the loopback.
+std::string interface_of(const transport::RailPlace& place) {
+  if (place.is_loopback || !place.device.empty()) return place.is_loopback ? "" : place.device;
+  for (const transport::Interface& one : transport::list_interfaces()) {
+    if (one.address.address_text() == place.address.address_text()) return one.name;
+  }
+  return "";
+}
+
 /// Addresses of this host that its TCP connections use, where the rails bring none.
 std::vector<std::string> host_addresses(bool one_host) {
   std::vector<std::string> addresses;
@@ -125,12 +134,9 @@ RailChoices verbs_choices(const Survey& survey, const Options& options, bool one
     const transport::VerbsPort& port = survey.ports[at];
     const transport::VerbsGid* gid =
         transport::find_gid(port, survey.choices.of_port[at].gid_index);
-    RailChoice rail{port.name(),
-                    transport::rail_end(port, survey.choices.of_port[at].gid_index),
-                    transport::ip_address(port, gid),
-                    port.device,
-                    port.number,
-                    gid == nullptr ? 0 : gid->index};
+    RailChoice rail{port.name(), transport::rail_end(port, survey.choices.of_port[at].gid_index),
+                    port.device, transport::ip_address(port, gid),
+                    port.number, gid == nullptr ? 0 : gid->index};
     if (rail.address.empty() && options.connect == "cm") {
       base::fail(
           Code::BadConfiguration,
@@ -179,7 +185,9 @@ RailChoices choose_rails(const Options& options, bool one_host) {
   for (const std::string& item : choices.control) {
     RailChoice rail;
     rail.name = item;
-    rail.end = transport::rail_end(transport::resolve_rail_item(item));
+    const transport::RailPlace place = transport::resolve_rail_item(item);
+    rail.end = transport::rail_end(place);
+    rail.device = interface_of(place);
     choices.rails.push_back(std::move(rail));
   }
   return choices;

@@ -13,9 +13,9 @@ namespace allrail {
 struct RailChoice {
   std::string name;  // "eth0", "127.0.0.2", "mlx5_0:1"
   transport::RailEnd end;
+  std::string device;  // RDMA device or interface; empty: an address of none, or the loopback
   // Of a verbs port:
   std::string address;  // the IP address of the GID that was chosen; empty: connects without
-  std::string device;
   int port = 1;
   int gid_index = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coll/allgather/allgather.hpp"
+#include "coll/recipe.hpp"
 
 namespace allrail {
 
@@ -16,6 +17,7 @@ coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64
   facts.smallest_node = roster.smallest_node();
   facts.largest_node = roster.largest_node();
   facts.rails = std::max(1, rails);
+  facts.natural_leaders = roster.natural_leaders();
   return facts;
 }
 
@@ -23,6 +25,24 @@ coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64
 
 coll::Selection select_for_barrier(const coll::Roster& roster, int rails) {
   return coll::select_allgather(facts_of(roster, rails, 0));
+}
+
+coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
+                                  const Options& settings, std::uint64_t block_bytes,
+                                  const CallOptions& call) {
+  const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes);
+  coll::Selection selection = coll::select_rooted(operation, facts);
+  const std::string collective = coll::collective_name(operation);
+  const auto setting = settings.algorithms.find(collective);
+  if (!call.algorithm.empty()) {
+    selection = {call.algorithm, facts.rails, 1, "named by the call"};
+  } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
+    selection = {setting->second, facts.rails, 1, "named by the setting for " + collective};
+  }
+  if (settings.ports > 0) selection.ports = settings.ports;
+  if (call.ports > 0) selection.ports = call.ports;
+  selection.leaders = 1;
+  return selection;
 }
 
 coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
@@ -35,21 +55,23 @@ coll::Selection select_for(const coll::Roster& roster, int rails, const Options&
   coll::Selection selection = coll::select_allgather(facts);
   const auto setting = settings.algorithms.find("allgather");
   if (!call.algorithm.empty()) {
-    selection = {call.algorithm, facts.rails, 1, "named by the call"};
+    selection = {call.algorithm, facts.rails, selection.leaders, "named by the call"};
   } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
-    selection = {setting->second, facts.rails, 1, "named by ALLRAIL_ALGORITHM_ALLGATHER"};
+    selection = {setting->second, facts.rails, selection.leaders,
+                 "named by ALLRAIL_ALGORITHM_ALLGATHER"};
   }
-  // What a node shares is exchanged by nodes: every flat algorithm has a form for that.
+  // What a node shares is exchanged by nodes: every algorithm has a form for that.
   const auto* const named = coll::allgather::find_algorithm(selection.algorithm);
   if (coll::is_node_shared(memory) && named != nullptr &&
-      named->level == coll::allgather::Level::Flat) {
-    selection.algorithm = "smp-" + selection.algorithm;
+      named->level != coll::allgather::Level::Smp) {
+    selection.algorithm = coll::allgather::same_over_nodes(*named)->name;
   }
   if (settings.ports > 0) selection.ports = settings.ports;
   if (call.ports > 0) selection.ports = call.ports;
   if (settings.leaders > 0) selection.leaders = settings.leaders;
   if (call.leaders > 0) selection.leaders = call.leaders;
-  selection.leaders = std::clamp(selection.leaders, 1, facts.smallest_node);
+  selection.leaders =
+      std::clamp(selection.leaders, 1, std::min(facts.largest_node, schedule::kMostLanes));
   if (coll::is_node_shared(memory)) selection.leaders = 1;
   return selection;
 }

@@ -16,6 +16,11 @@ coll::Selection select_for(const coll::Roster& roster, int rails, const Options&
                            std::uint64_t bytes_per_rank, const CallOptions& call,
                            coll::MemoryKind memory = coll::MemoryKind::Ordinary);
 
+/// The same for the other collectives, by their own setting.
+coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
+                                  const Options& settings, std::uint64_t block_bytes,
+                                  const CallOptions& call);
+
 /// The table's choice for no bytes, whatever settings say of allgathers.
 coll::Selection select_for_barrier(const coll::Roster& roster, int rails);
 

@@ -1,7 +1,6 @@
 #include "lib/world.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <iostream>
 #include <limits>
 #include <numeric>
@@ -9,6 +8,7 @@
 #include "coll/allgather/allgather.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
+#include "lib/overlap.hpp"
 #include "lib/select.hpp"
 
 namespace allrail {
@@ -22,12 +22,6 @@ void check_range(const char* name, int value) {
   }
 }
 
-bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
-  const std::less<> before;
-  return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) &&
-         before(b.data(), a.data() + a.size());
-}
-
 }  // namespace
 
 coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& options,
@@ -35,9 +29,14 @@ coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& o
   return select_for(roster_, rail_count(), options_, bytes_per_rank, options, memory);
 }
 
-std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
-                                                 const CallOptions& options) const {
+coll::Selection World::select_rooted(coll::Operation operation, std::uint64_t block_bytes,
+                                     const CallOptions& options) const {
+  return select_rooted_for(operation, roster_, rail_count(), options_, block_bytes, options);
+}
+
+coll::PlanRequest World::request_of(const PlanKey& key) const {
   coll::PlanRequest request;
+  request.root = key.root;
   request.operation = key.operation;
   request.displaced = !key.displacements.empty();
   const auto ranks = static_cast<std::size_t>(roster_.ranks());
@@ -51,14 +50,25 @@ std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
     offset += bytes;
   }
   request.memory = key.memory;
-  if (key.operation == coll::Operation::Barrier || key.operation == coll::Operation::Allocate) {
+  request.send_is_mapped = key.send_is_mapped;
+  if (key.operation == coll::Operation::Alltoall) request.send_offsets = request.receive_offsets;
+  return request;
+}
+
+std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
+                                                 const CallOptions& options) const {
+  const std::uint64_t largest = *std::ranges::max_element(request.bytes);
+  const auto operation = request.operation;
+  if (operation == coll::Operation::Barrier || operation == coll::Operation::Allocate) {
     // An allgather of next to nothing, whatever the settings ask of allgathers of the user.
     request.algorithm = select_for_barrier(roster_, rail_count()).algorithm;
   } else {
     check_range("ports", options.ports);
     check_range("leaders", options.leaders);
-    const auto selection =
-        select(*std::ranges::max_element(request.bytes), options, request.memory);
+    const bool is_allgather =
+        operation == coll::Operation::Allgather || operation == coll::Operation::Allgatherv;
+    const auto selection = is_allgather ? select(largest, options, request.memory)
+                                        : select_rooted(operation, largest, options);
     request.algorithm = selection.algorithm;
     request.ports = selection.ports;
     request.leaders = selection.leaders;
@@ -67,7 +77,9 @@ std::unique_ptr<coll::CallPlan> World::make_plan(const PlanKey& key,
       request, roster_,
       coll::PlanLimits{geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes,
                        memory_.user_bytes, coll::kBufferThresholdBytes,
-                       coll::kNodeBufferThresholdBytes});
+                       coll::kNodeBufferThresholdBytes, geometry_.small_slot_bytes,
+                       reader_ ? coll::kSingleCopyThresholdBytes : UINT64_MAX,
+                       reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
@@ -77,9 +89,14 @@ const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& opt
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(const PlanKey& key,
                                                            const CallOptions& options) {
+  return make_connected_plan(request_of(key), options);
+}
+
+std::unique_ptr<coll::CallPlan> World::make_connected_plan(coll::PlanRequest request,
+                                                           const CallOptions& options) {
   std::unique_ptr<coll::CallPlan> plan;
   try {
-    plan = make_plan(key, options);
+    plan = make_plan(std::move(request), options);
     if (plan->copies_because_of_limit() && team_.rank == 0 && !warned_of_copying_) {
       warned_of_copying_ = true;
       base::log_warning("{}", user_warning(memory_, plan->registered_bytes()));
@@ -115,6 +132,10 @@ coll::MemoryKind World::kind_of(std::span<const std::byte> receive) const noexce
   return entry->registered ? coll::MemoryKind::NodeBuffer : coll::MemoryKind::CopiedNodeBuffer;
 }
 
+bool World::is_mapped_for(coll::MemoryKind kind, std::span<const std::byte> send) const noexcept {
+  return kind == coll::MemoryKind::Buffer && buffers_->place_of(send).buffer != 0;
+}
+
 coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::byte> receive,
                                 const PlanKey& key) const {
   coll::Buffers buffers;
@@ -124,11 +145,15 @@ coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::
   buffers.receive_bytes = receive.size();
   const BufferTable::Entry* const source = buffers_->find(send);
   buffers.send_is_registered = source != nullptr && source->registered;
+  buffers.send_place = buffers_->place_of(send);
   if (key.memory == coll::MemoryKind::Ordinary) return buffers;
   const BufferTable::Entry& entry = *buffers_->find(receive);
   buffers.window = &entry.window;
   buffers.window_offset = static_cast<std::uint64_t>(receive.data() - entry.mine.data());
-  if (entry.node_buffer == 0) return buffers;
+  if (entry.node_buffer == 0) {
+    buffers.receive_place = buffers_->place_of(receive);
+    return buffers;
+  }
   // Rails read what they send from there.
   buffers.send_is_registered = true;
   buffers.place = coll::mix(entry.node_buffer, buffers.window_offset);
@@ -176,6 +201,7 @@ PlanKey World::allgather_key(std::span<const std::byte> send, std::span<std::byt
   key.ports = options.ports;
   key.leaders = options.leaders;
   key.memory = kind_of(receive);
+  key.send_is_mapped = is_mapped_for(key.memory, send);
   return key;
 }
 
@@ -227,6 +253,7 @@ PlanKey World::allgatherv_key(std::span<const std::byte> send, std::span<std::by
   key.leaders = options.leaders;
   // With gaps only, the receive buffer of a rank may be empty and that of another not.
   if (total != 0) key.memory = kind_of(receive);
+  key.send_is_mapped = is_mapped_for(key.memory, send);
   return key;
 }
 

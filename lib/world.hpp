@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "lib/rails.hpp"
 #include "lib/user_plan.hpp"
 #include "shm/liveness.hpp"
+#include "shm/peer_reader.hpp"
 #include "shm/segment.hpp"
 #include "transport/control/control_plane.hpp"
 #include "transport/fabric.hpp"
@@ -66,6 +68,9 @@ class World final : public coll::TeamEvents {
                                             std::span<const std::size_t> counts,
                                             std::span<const std::size_t> displacements,
                                             std::size_t element_bytes, const CallOptions& options);
+  /// The other collectives, blocking and as plans.
+  void call(const CollectiveCall& call, const CallOptions& options);
+  std::shared_ptr<UserPlan> plan(const CollectiveCall& call, const CallOptions& options);
   void start(UserPlan& plan);
   bool test(UserPlan& plan);
   void wait(UserPlan& plan);
@@ -76,22 +81,29 @@ class World final : public coll::TeamEvents {
   /// What a call of this size would do; for allrail-info.
   coll::Selection select(std::uint64_t bytes_per_rank, const CallOptions& options,
                          coll::MemoryKind memory = coll::MemoryKind::Ordinary) const;
+  coll::Selection select_rooted(coll::Operation operation, std::uint64_t block_bytes,
+                                const CallOptions& options) const;
 
  private:
   class Allocation;  // allocate.cpp
 
   void make_rails();
+  void make_rails_or_tell(Card& mine);
   std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index);
   std::unique_ptr<transport::Rail> make_verbs_rail(const RailChoice& choice, int index,
                                                    const RailChoices& choices);
   // The cards are there for the start only; what stays of them is in the roster and, once per node,
   // in the directory.
-  std::vector<Card> exchange_cards();
+  std::vector<Card> exchange_cards(Card mine);
+  void find_place(Card& mine) const;
   void adopt_nodes(const std::vector<Card>& cards);
   void make_segment(const std::vector<Card>& cards);
+  /// Where the lanes of this node's leaders should lie.
+  std::vector<shm::MemoryPart> lane_memory(const std::vector<Card>& cards) const;
   void await_attached();
   void start_fabric();
   void start_engine(const std::vector<Card>& cards);
+  void agree_on_reading(const std::vector<Card>& cards);
   void start_control_plane(const std::vector<Card>& cards);
   void abort_set() override;
 
@@ -102,8 +114,35 @@ class World final : public coll::TeamEvents {
                          std::span<const std::size_t> counts,
                          std::span<const std::size_t> displacements, std::size_t element_bytes,
                          const CallOptions& options);
+  // The same for the other collectives (world_rooted.cpp).
+  struct Block {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+  };
+  struct Ready {
+    PlanKey key;
+    coll::Buffers buffers;
+  };
+  Ready ready(const CollectiveCall& call, const CallOptions& options);
+  Ready ready_rooted(const CollectiveCall& call, const CallOptions& options);
+  static PlanKey key_of(coll::Operation operation, const CallOptions& options);
+  static coll::Operation operation_of(CollectiveCall::Kind kind);
+  static coll::Buffers plain_buffers(const CollectiveCall& call);
+  void check_root(int root);
+  void check_memory(std::span<const std::byte> one, std::span<const std::byte> other);
+  void check_blocks(std::span<const std::byte> mine, std::span<const std::byte> all,
+                    std::uint64_t offset);
+  std::vector<Block> blocks_of(std::span<const std::size_t> counts,
+                               std::span<const std::size_t> displacements,
+                               std::size_t element_bytes);
+  void check_inside(const std::vector<Block>& blocks, std::uint64_t buffer_bytes, bool may_overlap);
+  /// Exchanges the counts first. Collective.
+  std::unique_ptr<coll::CallPlan> make_alltoallv_plan(const CollectiveCall& call,
+                                                      const CallOptions& options);
   /// What lies in Buffers is found by address.
   coll::MemoryKind kind_of(std::span<const std::byte> receive) const noexcept;
+  /// Whether the ranks of my node can read what a call into such memory sends.
+  bool is_mapped_for(coll::MemoryKind kind, std::span<const std::byte> send) const noexcept;
   coll::Buffers buffers_of(std::span<const std::byte> send, std::span<std::byte> receive,
                            const PlanKey& key) const;
   static base::Deadline deadline_of(std::chrono::milliseconds timeout) {
@@ -114,14 +153,20 @@ class World final : public coll::TeamEvents {
   const coll::CallPlan& plan_for(const PlanKey& key, const CallOptions& options);
   std::unique_ptr<coll::CallPlan> make_connected_plan(const PlanKey& key,
                                                       const CallOptions& options);
-  std::unique_ptr<coll::CallPlan> make_plan(const PlanKey& key, const CallOptions& options) const;
+  std::unique_ptr<coll::CallPlan> make_connected_plan(coll::PlanRequest request,
+                                                      const CallOptions& options);
+  coll::PlanRequest request_of(const PlanKey& key) const;
+  std::unique_ptr<coll::CallPlan> make_plan(coll::PlanRequest request,
+                                            const CallOptions& options) const;
   void run(const coll::CallPlan& plan, const coll::Buffers& buffers, const CallOptions& options);
   /// An allgather of a few bytes that Allrail itself needs.
-  void exchange(std::span<const std::byte> send, std::span<std::byte> receive);
+  void exchange(std::span<const std::byte> send, std::span<std::byte> receive,
+                const CallOptions& options = {});
   [[noreturn]] void reject(const std::string& text);
   void check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                        std::uint64_t expected_bytes, std::uint64_t my_offset);
-  std::shared_ptr<UserPlan> make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
+  std::shared_ptr<UserPlan> make_user_plan(std::unique_ptr<coll::CallPlan> plan,
+                                           const coll::Buffers& buffers,
                                            const CallOptions& options);
   static void check_started(const UserPlan& plan);
   void drop_all_plans() noexcept;
@@ -134,8 +179,10 @@ class World final : public coll::TeamEvents {
   transport::ControlOptions control_options_;
   std::unique_ptr<transport::ControlListener> control_listener_;  // until the control plane has it
   std::vector<transport::RailEnd> rail_ends_;                     // of the rails made
+  std::vector<std::string> rail_devices_;                         // of the same, as hwloc has them
   std::vector<transport::WantedPair> wanted_pairs_;
   int job_rails_ = 0;
+  topology::LeaderPolicy leader_policy_ = topology::LeaderPolicy::Near;
   coll::Roster roster_;
   std::vector<shm::SegmentLayout> layouts_;  // by node size
   coll::SlotGeometry geometry_;
@@ -143,10 +190,14 @@ class World final : public coll::TeamEvents {
   bool verbs_rails_ = false;
   bool warned_of_copying_ = false;
   bool warned_of_buffers_ = false;
-  std::uint64_t node_buffers_ = 0;  // made so far
+  std::uint64_t allocations_ = 0;   // made so far
+  std::uint64_t node_buffers_ = 0;  // of them
   shm::NodeSegment segment_;
   RailDirectory directory_;
   shm::PeerWatch watch_;
+  bool outnumbered_ = false;               // the cores of this host, by ranks
+  bool reads_buffers_ = false;             // of other ranks: on a single node
+  std::optional<shm::PeerReader> reader_;  // none where reading each other's memory is not allowed
   std::unique_ptr<transport::Fabric> fabric_;
   coll::Team team_;
   std::unique_ptr<coll::Engine> engine_;

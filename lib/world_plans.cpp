@@ -19,7 +19,7 @@ std::shared_ptr<UserPlan> World::plan_allgather(std::span<const std::byte> send,
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
   const PlanKey key = allgather_key(send, receive, options);
-  return make_user_plan(key, buffers_of(send, receive, key), options);
+  return make_user_plan(make_connected_plan(key, options), buffers_of(send, receive, key), options);
 }
 
 std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send,
@@ -31,14 +31,15 @@ std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send
   const EntryGuard guard(gate_);
   engine_->throw_if_dead();
   const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
-  return make_user_plan(key, buffers_of(send, receive, key), options);
+  return make_user_plan(make_connected_plan(key, options), buffers_of(send, receive, key), options);
 }
 
-std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
+std::shared_ptr<UserPlan> World::make_user_plan(std::unique_ptr<coll::CallPlan> call_plan,
+                                                const coll::Buffers& buffers,
                                                 const CallOptions& options) {
   auto plan = std::make_shared<UserPlan>();
   plan->world = this;
-  plan->plan = make_connected_plan(key, options);
+  plan->plan = std::move(call_plan);
   plan->plan->keep_all_slices();
   plan->timeout = options.timeout.count() > 0 ? options.timeout : options_.timeout;
   plan->run.plan = plan->plan.get();

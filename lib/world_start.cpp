@@ -1,6 +1,7 @@
 // Start-up and end of a World: cards, nodes, segment, rails, control plane, engine.
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -56,12 +57,21 @@ World::World(const Options& options)
                options_.rail_pairs);
   }
   wanted_pairs_ = *pairs;
-  if (bootstrap_.size() > 1) make_rails();
-  const std::vector<Card> cards = exchange_cards();
+  const auto policy = topology::parse_leader_policy(options_.leader_policy);
+  if (!policy) {
+    base::fail(Code::BadConfiguration,
+               "ALLRAIL_LEADER_POLICY is '{}', which is not allowed; use near, socket or packed",
+               options_.leader_policy);
+  }
+  leader_policy_ = *policy;
+  Card mine;
+  if (bootstrap_.size() > 1) make_rails_or_tell(mine);
+  const std::vector<Card> cards = exchange_cards(std::move(mine));
   adopt_nodes(cards);
   make_segment(cards);
   start_fabric();
   start_engine(cards);
+  agree_on_reading(cards);
 }
 
 std::unique_ptr<transport::Rail> World::make_tcp_rail(const RailChoice& choice, int index) {
@@ -91,6 +101,19 @@ std::unique_ptr<transport::Rail> World::make_verbs_rail(const RailChoice& choice
   return transport::make_verbs_rail(rail);
 }
 
+/// A rank that cannot start comes to the exchange all the same: the others say why, too.
+void World::make_rails_or_tell(Card& mine) {
+  try {
+    make_rails();
+  } catch (const Error& error) {
+    mine.failure = error.what();
+    mine.failure_code = error.code();
+    rails_made_.clear();
+    rail_ends_.clear();
+    rail_devices_.clear();
+  }
+}
+
 void World::make_rails() {
   const bool one_host = static_cast<int>(bootstrap_.local_ranks().size()) == bootstrap_.size();
   const RailChoices choices = choose_rails(options_, one_host);
@@ -98,6 +121,7 @@ void World::make_rails() {
   verbs_rails_ = choices.verbs;
   for (const RailChoice& choice : choices.rails) {
     rail_ends_.push_back(choice.end);
+    rail_devices_.push_back(choice.device);
     const int index = static_cast<int>(rails_made_.size());
     rails_made_.push_back(choices.verbs ? make_verbs_rail(choice, index, choices)
                                         : make_tcp_rail(choice, index));
@@ -109,12 +133,21 @@ void World::make_rails() {
   control_listener_ = std::make_unique<transport::ControlListener>(control_options_);
 }
 
-std::vector<Card> World::exchange_cards() {
-  Card mine;
+void World::find_place(Card& mine) const {
+  using topology::Machine;
+  const Machine cores = Machine::discover(Machine::Detail::CoresOnly);
+  mine.cpuset = cores.cpuset();
+  // Where all is equally near, the devices, which take longer to find, would tell nothing.
+  if (cores.domains() == 1 || bootstrap_.size() == 1) return;
+  const Machine machine = Machine::discover(Machine::Detail::WithDevices);
+  mine.place = machine.place_of(mine.cpuset, rail_devices_);
+}
+
+std::vector<Card> World::exchange_cards(Card mine) {
   mine.library_version = ALLRAIL_VERSION;
   mine.settings = base::settings_that_must_agree(options_);
   mine.host = host_identity();
-  mine.cpuset = topology::Machine::discover(topology::Machine::Detail::CoresOnly).cpuset();
+  find_place(mine);
   mine.pid = ::getpid();
   mine.random = random_number();
   mine.shared_memory_bytes = free_shared_memory();
@@ -129,9 +162,10 @@ std::vector<Card> World::exchange_cards() {
   const auto blobs = bootstrap_.exchange(encode(mine));
   std::vector<Card> cards;
   for (std::size_t rank = 0; rank < blobs.size(); ++rank) {
-    cards.push_back(decode(blobs[rank], static_cast<int>(rank)));
+    cards.push_back(decode(blobs[rank], static_cast<int>(rank), bootstrap_.rank(), mine));
   }
   check_agreement(cards);
+  check_failures(cards, bootstrap_.rank());
   check_rail_pairs(cards, wanted_pairs_);
   job_rails_ = static_cast<int>(rail_ends_.size());
   for (const Card& card : cards) {
@@ -179,6 +213,26 @@ void World::adopt_nodes(const std::vector<Card>& cards) {
   team_.layouts = &layouts_;
 }
 
+std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) const {
+  std::vector<topology::RankPlace> places;
+  places.reserve(cards.size());
+  for (const Card& card : cards) places.push_back(card.place);
+  coll::Roster roster = roster_;
+  roster.elect_by(leader_policy_, places);
+  const auto grouping =
+      roster.grouping(options_.leaders > 0 ? options_.leaders : roster.natural_leaders());
+  if (grouping == nullptr || grouping->lanes == 1) return {};
+  std::vector<int> memories;
+  for (int lane = 0; lane < grouping->lanes; ++lane) {
+    const int leader =
+        grouping->leaders[static_cast<std::size_t>(team_.node * grouping->lanes + lane)];
+    const topology::RankPlace& place =
+        places[static_cast<std::size_t>(roster.rank_of_local(leader))];
+    memories.push_back(place.domain == topology::kUnknownPlace ? -1 : place.domain);
+  }
+  return coll::lane_parts(layouts_[roster.local_ranks().size()], memories);
+}
+
 void World::make_segment(const std::vector<Card>& cards) {
   const std::span<const int> ranks = roster_.local_ranks();
   const auto& layout = layouts_[ranks.size()];
@@ -191,7 +245,7 @@ void World::make_segment(const std::vector<Card>& cards) {
     std::string failure;
     if (team_.local_rank == 0) {
       try {
-        segment_ = shm::NodeSegment::create(name, layout);
+        segment_ = shm::NodeSegment::create(name, layout, lane_memory(cards));
         RailDirectory::write(cards, segment_.directory());
       } catch (const Error& error) {
         failure = error.what();
@@ -216,6 +270,7 @@ void World::make_segment(const std::vector<Card>& cards) {
   shm::enable_sleep(segment_);
   team_.segment = &segment_;
   directory_ = RailDirectory(segment_.directory());
+  roster_.elect_by(leader_policy_, directory_.places(roster_.ranks()));
 }
 
 void World::await_attached() {
@@ -268,15 +323,77 @@ void World::start_engine(const std::vector<Card>& cards) {
     }
   }
   const auto machine = topology::Machine::discover(topology::Machine::Detail::CoresOnly);
-  team_.wait_policy = shm::WaitPolicy::choose(machine.outnumbered(host_cpusets));
+  outnumbered_ = machine.outnumbered(host_cpusets);
+  team_.wait_policy = shm::WaitPolicy::choose(outnumbered_);
   buffers_ = std::make_shared<BufferTable>(
-      gate_, fabric_.get(), [this](const BufferTable::Entry& entry) { let_go(entry); });
+      gate_, fabric_.get(), [this](const BufferTable::Entry& entry) { let_go(entry); },
+      roster_.node_size(team_.node));
+  team_.buffers = buffers_.get();
   engine_ = std::make_unique<coll::Engine>(team_, geometry_, cards[0].random, memory_.user_bytes);
   if (roster_.ranks() > 1 && team_.local_rank == 0) start_control_plane(cards);
   control_listener_.reset();
   if (fabric_) {
     helper_.start(gate_, [this] { engine_->idle_progress(); });
   }
+}
+
+/// Whether the ranks of the only node read each other's memory. Whether they may is tried: user,
+/// capabilities, seccomp and Yama have a say in it, and each rank may have been started
+/// differently. All ranks decide alike.
+void World::agree_on_reading(const std::vector<Card>& cards) {
+  if (roster_.nodes() > 1 || roster_.ranks() == 1) return;
+  const EntryGuard guard(gate_);
+  CallOptions limit;
+  limit.timeout = options_.bootstrap_timeout;
+  struct Sample {
+    std::uint64_t address = 0;
+    std::uint64_t value = 0;
+  };
+  const std::uint64_t value = random_number();
+  const Sample mine{reinterpret_cast<std::uintptr_t>(&value), value};
+  std::vector<Sample> samples(cards.size());
+  exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(samples)), limit);
+
+  std::vector<pid_t> pids;
+  pids.reserve(cards.size());
+  for (const Card& card : cards) pids.push_back(card.pid);
+  const shm::PeerReader reader(std::move(pids));
+  struct Finding {
+    std::uint64_t is_outnumbered = 0;
+    std::uint64_t error_number = 0;
+  };
+  Finding finding;
+  finding.is_outnumbered = outnumbered_ && options_.single_copy != "on" ? 1 : 0;
+  for (std::size_t rank = 0; rank < cards.size() && finding.error_number == 0; ++rank) {
+    if (static_cast<int>(rank) == team_.rank || options_.single_copy == "off") continue;
+    std::uint64_t got = 0;
+    finding.error_number =
+        static_cast<std::uint64_t>(reader.read(static_cast<int>(rank), samples[rank].address,
+                                               reinterpret_cast<std::byte*>(&got), sizeof got));
+    // A number that means another process here: the ranks are in different pid namespaces.
+    if (finding.error_number == 0 && got != samples[rank].value) finding.error_number = ESRCH;
+  }
+  std::vector<Finding> found(cards.size());
+  exchange(std::as_bytes(std::span(&finding, 1)), std::as_writable_bytes(std::span(found)), limit);
+  if (std::ranges::any_of(found, [](const Finding& one) { return one.is_outnumbered != 0; })) {
+    base::log_info(
+        "ranks outnumber the cores: all blocks are copied through the memory of the node");
+    return;
+  }
+  reads_buffers_ = true;
+  if (options_.single_copy == "off") return;
+  const auto failed =
+      std::ranges::find_if(found, [](const Finding& one) { return one.error_number != 0; });
+  if (failed != found.end()) {
+    base::log_info(
+        "rank {} may not read memory of other ranks ({}): large blocks are copied "
+        "through the memory of the node",
+        failed - found.begin(), base::errno_text(static_cast<int>(failed->error_number)));
+    return;
+  }
+  base::log_info("ranks of this node read large blocks out of each other's memory");
+  reader_ = reader;
+  team_.reader = &*reader_;
 }
 
 void World::start_control_plane(const std::vector<Card>& cards) {
@@ -307,8 +424,12 @@ transport::PeerRails World::rails_of(int peer) {
   const bool lower = team_.rank < peer;
   rails.pairs = transport::pair_rails(
       {lower ? mine.ends : theirs.ends, lower ? theirs.ends : mine.ends}, wanted_pairs_);
+  // Where a peer is near to none of them, or it is not known to which, all are alike.
+  const unsigned near =
+      directory_.places(roster_.ranks())[static_cast<std::size_t>(peer)].near_rails;
   for (std::size_t i = 0; i < theirs.ends.size(); ++i) {
-    rails.rails.push_back({theirs.ends[i].name, std::move(theirs.addresses[i])});
+    rails.rails.push_back(
+        {theirs.ends[i].name, std::move(theirs.addresses[i]), near == 0 || (near >> i & 1U) != 0});
   }
   return rails;
 }

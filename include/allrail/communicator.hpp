@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <allrail/buffer.hpp>
+#include <allrail/collective_call.hpp>
 #include <allrail/error.hpp>
 #include <allrail/node_buffer.hpp>
 #include <allrail/options.hpp>
@@ -129,6 +130,133 @@ class ALLRAIL_API Communicator {
                                  sizeof(ElementOf<Send>), options);
   }
 
+  /// Every rank gives `send` (the same length everywhere), and `root` receives all of them in rank
+  /// order: its `recv` holds size() * send.size() elements, that of others is not used. In place:
+  /// `send` of the root is its block of `recv`. Collective; blocks until this rank's part is done,
+  /// which at other ranks than the root may be before the root has it. Buffers are borrowed until
+  /// return. The v-form takes a block of its own length from every rank: `counts` are the same on
+  /// all ranks, `displacements` (in elements of the root's buffer) are read at the root only.
+  /// @throws as allgather() does; Error{InvalidArgument} also for a root that is no rank.
+  /// Methods: Qian and Afsahi 2008; see docs/algorithms.md.
+  template <class Send, class Receive>
+  void gather(const Send& send, Receive&& recv, int root, const CallOptions& options = {}) {
+    call(gather_call(send, recv, root), options);
+  }
+  template <class Send, class Receive>
+  void gatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts, int root,
+               const CallOptions& options = {}) {
+    call(with_counts(gather_call(send, recv, root), counts, {}), options);
+  }
+  template <class Send, class Receive>
+  void gatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
+               std::span<const std::size_t> displacements, int root,
+               const CallOptions& options = {}) {
+    call(with_counts(gather_call(send, recv, root), counts, displacements), options);
+  }
+
+  /// `root` gives a block to every rank: its `send` holds size() * recv.size() elements, that of
+  /// others is not used. In place: `recv` of the root is its block of `send`. All else as for
+  /// gather(), the other way round.
+  template <class Send, class Receive>
+  void scatter(const Send& send, Receive&& recv, int root, const CallOptions& options = {}) {
+    call(scatter_call(send, recv, root), options);
+  }
+  template <class Send, class Receive>
+  void scatterv(const Send& send, Receive&& recv, std::span<const std::size_t> counts, int root,
+                const CallOptions& options = {}) {
+    call(with_counts(scatter_call(send, recv, root), counts, {}), options);
+  }
+  template <class Send, class Receive>
+  void scatterv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
+                std::span<const std::size_t> displacements, int root,
+                const CallOptions& options = {}) {
+    call(with_counts(scatter_call(send, recv, root), counts, displacements), options);
+  }
+
+  /// What `root` has in `data` is in `data` of every rank in the end; the same length everywhere.
+  /// Collective; blocks until this rank's part is done. Throws as gather() does.
+  /// Methods: Qian and Afsahi 2008, Goglin and Moreaud 2011; see docs/algorithms.md.
+  template <class Data>
+  void broadcast(Data&& data, int root, const CallOptions& options = {}) {
+    call(broadcast_call(data, root), options);
+  }
+
+  /// Every rank has a block for every rank: block s of `send` goes to rank s, and block r of `recv`
+  /// comes from rank r. Both hold size() blocks of one length, the same everywhere. In place: both
+  /// are the same buffer; any other overlap is an error. Collective; blocks. Throws as allgather()
+  /// does. Methods: Qian and Afsahi 2008; see docs/algorithms.md.
+  template <class Send, class Receive>
+  void alltoall(const Send& send, Receive&& recv, const CallOptions& options = {}) {
+    call(alltoall_call(send, recv), options);
+  }
+
+  /// The same with blocks of any length: `send_counts[s]` elements go to rank s, `recv_counts[r]`
+  /// come from rank r. A rank knows its own counts only, so they are exchanged first, in every
+  /// call; where the two ends of a pair disagree there is Error{Mismatch} on every rank.
+  /// Displacements (in elements; empty: blocks follow each other) may not make received blocks
+  /// overlap. The two buffers may not overlap.
+  template <class Send, class Receive>
+  void alltoallv(const Send& send, Receive&& recv, std::span<const std::size_t> send_counts,
+                 std::span<const std::size_t> recv_counts, const CallOptions& options = {}) {
+    call(alltoallv_call(send, recv, send_counts, {}, recv_counts, {}), options);
+  }
+  template <class Send, class Receive>
+  void alltoallv(const Send& send, Receive&& recv, std::span<const std::size_t> send_counts,
+                 std::span<const std::size_t> send_displacements,
+                 std::span<const std::size_t> recv_counts,
+                 std::span<const std::size_t> recv_displacements, const CallOptions& options = {}) {
+    call(alltoallv_call(send, recv, send_counts, send_displacements, recv_counts,
+                        recv_displacements),
+         options);
+  }
+
+  /// The same calls as plans; see Plan and plan_allgather(). Making a plan is local, except of an
+  /// alltoallv, whose counts are exchanged then: that is collective and blocks.
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_gather(const Send& send, Receive&& recv, int root,
+                                 const CallOptions& options = {}) {
+    return plan(gather_call(send, recv, root), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_gatherv(const Send& send, Receive&& recv,
+                                  std::span<const std::size_t> counts,
+                                  std::span<const std::size_t> displacements, int root,
+                                  const CallOptions& options = {}) {
+    return plan(with_counts(gather_call(send, recv, root), counts, displacements), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_scatter(const Send& send, Receive&& recv, int root,
+                                  const CallOptions& options = {}) {
+    return plan(scatter_call(send, recv, root), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_scatterv(const Send& send, Receive&& recv,
+                                   std::span<const std::size_t> counts,
+                                   std::span<const std::size_t> displacements, int root,
+                                   const CallOptions& options = {}) {
+    return plan(with_counts(scatter_call(send, recv, root), counts, displacements), options);
+  }
+  template <class Data>
+  [[nodiscard]] Plan plan_broadcast(Data&& data, int root, const CallOptions& options = {}) {
+    return plan(broadcast_call(data, root), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_alltoall(const Send& send, Receive&& recv,
+                                   const CallOptions& options = {}) {
+    return plan(alltoall_call(send, recv), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_alltoallv(const Send& send, Receive&& recv,
+                                    std::span<const std::size_t> send_counts,
+                                    std::span<const std::size_t> send_displacements,
+                                    std::span<const std::size_t> recv_counts,
+                                    std::span<const std::size_t> recv_displacements,
+                                    const CallOptions& options = {}) {
+    return plan(alltoallv_call(send, recv, send_counts, send_displacements, recv_counts,
+                               recv_displacements),
+                options);
+  }
+
   /// Memory for `count` elements of this rank, registered with every rail once for its life. Calls
   /// and plans that receive into it (or into a part of it) do not register it, and blocks go
   /// straight into it from smaller ones on. Collective; ranks may ask for different counts. Where a
@@ -180,10 +308,59 @@ class ALLRAIL_API Communicator {
   static void check_lengths(std::span<const std::size_t> counts,
                             std::span<const std::size_t> displacements) {
     if (displacements.size() != counts.size()) {
-      throw Error(Code::InvalidArgument, "allgatherv: counts and displacements differ in length");
+      throw Error(Code::InvalidArgument, "counts and displacements differ in length");
     }
   }
 
+  using Kind = CollectiveCall::Kind;
+
+  template <class Send, class Receive>
+  static CollectiveCall pair_call(Kind kind, const Send& send, Receive& recv, int root) {
+    static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
+    return {kind, read_bytes(send), write_bytes(recv), root, sizeof(ElementOf<Send>)};
+  }
+  template <class Send, class Receive>
+  static CollectiveCall gather_call(const Send& send, Receive& recv, int root) {
+    return pair_call(Kind::Gather, send, recv, root);
+  }
+  template <class Send, class Receive>
+  static CollectiveCall scatter_call(const Send& send, Receive& recv, int root) {
+    return pair_call(Kind::Scatter, send, recv, root);
+  }
+  template <class Send, class Receive>
+  static CollectiveCall alltoall_call(const Send& send, Receive& recv) {
+    return pair_call(Kind::Alltoall, send, recv, -1);
+  }
+  template <class Data>
+  static CollectiveCall broadcast_call(Data& data, int root) {
+    return {Kind::Broadcast, read_bytes(data), write_bytes(data), root, sizeof(ElementOf<Data>)};
+  }
+  static CollectiveCall with_counts(CollectiveCall call, std::span<const std::size_t> counts,
+                                    std::span<const std::size_t> displacements) {
+    if (!displacements.empty()) check_lengths(counts, displacements);
+    call.kind = call.kind == Kind::Gather ? Kind::Gatherv : Kind::Scatterv;
+    call.counts = counts;
+    call.displacements = displacements;
+    return call;
+  }
+  template <class Send, class Receive>
+  static CollectiveCall alltoallv_call(const Send& send, Receive& recv,
+                                       std::span<const std::size_t> send_counts,
+                                       std::span<const std::size_t> send_displacements,
+                                       std::span<const std::size_t> recv_counts,
+                                       std::span<const std::size_t> recv_displacements) {
+    if (!send_displacements.empty()) check_lengths(send_counts, send_displacements);
+    if (!recv_displacements.empty()) check_lengths(recv_counts, recv_displacements);
+    CollectiveCall call = pair_call(Kind::Alltoallv, send, recv, -1);
+    call.counts = send_counts;
+    call.displacements = send_displacements;
+    call.receive_counts = recv_counts;
+    call.receive_displacements = recv_displacements;
+    return call;
+  }
+
+  void call(const CollectiveCall& call, const CallOptions& options);
+  Plan plan(const CollectiveCall& call, const CallOptions& options);
   void allgather_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
                        const CallOptions& options);
   void allgatherv_bytes(std::span<const std::byte> send, std::span<std::byte> recv,

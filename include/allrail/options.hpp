@@ -39,6 +39,9 @@ struct ALLRAIL_API Options {
   int ports = 0;
   /// ALLRAIL_LEADERS (equal): ranks per node that talk over rails, 1 to 64; 0: chosen.
   int leaders = 0;
+  /// ALLRAIL_LEADER_POLICY (equal): `near` (near the rails), `socket` (one per NUMA domain or
+  /// socket) or `packed` (all in one of them): which ranks those are.
+  std::string leader_policy = "near";
   /// ALLRAIL_ALGORITHM_<COLLECTIVE> (equal): by collective in lower case, such as "allgather".
   std::map<std::string, std::string> algorithms;
   /// ALLRAIL_STRIPE_THRESHOLD (equal): puts up to this many bytes travel whole on one rail.
@@ -50,6 +53,9 @@ struct ALLRAIL_API Options {
   std::size_t node_memory_bytes = 64ULL * 1024 * 1024;
   /// ALLRAIL_LOCAL_PUTS (equal): `copy` or `rail`: how flat algorithms reach ranks of their node.
   std::string local_puts = "copy";
+  /// ALLRAIL_SINGLE_COPY (equal): reading large blocks out of the memory of ranks of a node, where
+  /// the system allows it: `auto` (if ranks do not outnumber cores), `on`, `off`.
+  std::string single_copy = "auto";
   /// ALLRAIL_LOG: `error`, `warning`, `info`, `debug`, `trace`, `off`; `summary` adds one line of
   /// rail counters per rank at exit. Several words with commas.
   std::string log = "warning";

@@ -59,6 +59,19 @@ std::string show_duration(std::chrono::milliseconds value) {
   return fmt::format("{}ms", value.count());
 }
 
+Entry algorithm_entry(const char* name, const char* collective) {
+  return {
+      name,
+      "the algorithm of that collective",
+      "a name that allrail-bench --list prints, or empty (chosen)",
+      true,
+      [collective](Options& o, const std::string& t) { return o.algorithms[collective] = t, true; },
+      [collective](const Options& o) {
+        const auto found = o.algorithms.find(collective);
+        return found == o.algorithms.end() ? std::string() : found->second;
+      }};
+}
+
 std::vector<Entry> communication_entries() {
   return {
       {"ALLRAIL_RAILS", "rails to use",
@@ -96,18 +109,27 @@ std::vector<Entry> communication_entries() {
       {"ALLRAIL_LEADERS", "ranks per node that talk over rails", "0 (chosen) to 64", true,
        [](Options& o, const std::string& t) { return store_number(t, 0, 64, o.leaders); },
        [](const Options& o) { return std::to_string(o.leaders); }},
-      {"ALLRAIL_ALGORITHM_ALLGATHER", "the algorithm of every allgather",
-       "a name that allrail-bench --list prints, or empty (chosen)", true,
-       [](Options& o, const std::string& t) { return o.algorithms["allgather"] = t, true; },
-       [](const Options& o) {
-         const auto found = o.algorithms.find("allgather");
-         return found == o.algorithms.end() ? std::string() : found->second;
-       }},
+      {"ALLRAIL_LEADER_POLICY", "which ranks of a node lead", "near, socket or packed", true,
+       [](Options& o, const std::string& t) {
+         return o.leader_policy = t, t == "near" || t == "socket" || t == "packed";
+       },
+       [](const Options& o) { return o.leader_policy; }},
+      algorithm_entry("ALLRAIL_ALGORITHM_ALLGATHER", "allgather"),
+      algorithm_entry("ALLRAIL_ALGORITHM_GATHER", "gather"),
+      algorithm_entry("ALLRAIL_ALGORITHM_SCATTER", "scatter"),
+      algorithm_entry("ALLRAIL_ALGORITHM_BROADCAST", "broadcast"),
+      algorithm_entry("ALLRAIL_ALGORITHM_ALLTOALL", "alltoall"),
       {"ALLRAIL_LOCAL_PUTS", "how flat algorithms reach ranks of their node", "copy or rail", true,
        [](Options& o, const std::string& t) {
          return o.local_puts = t, t == "copy" || t == "rail";
        },
        [](const Options& o) { return o.local_puts; }},
+      {"ALLRAIL_SINGLE_COPY", "reading large blocks out of the memory of ranks of the same node",
+       "auto, on or off", true,
+       [](Options& o, const std::string& t) {
+         return o.single_copy = t, t == "auto" || t == "on" || t == "off";
+       },
+       [](const Options& o) { return o.single_copy; }},
   };
 }
 
