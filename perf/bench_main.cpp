@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "lib/diagnostics.hpp"
-#include "perf/bench_allgather.hpp"
+#include "perf/bench_collective.hpp"
 #include "perf/bench_options.hpp"
 #include "perf/bench_put.hpp"
 #include "perf/report.hpp"
@@ -16,14 +16,18 @@ namespace allrail::perf {
 namespace {
 
 void list_algorithms() {
-  for (const auto& algorithm : diagnostics::allgather_algorithms()) {
-    fmt::print("allgather  {:<24} {:<6} {}\n", algorithm.name,
-               algorithm.over_nodes ? "nodes" : "ranks", algorithm.description);
+  for (const std::string& collective : diagnostics::collectives()) {
+    for (const auto& algorithm : diagnostics::algorithms_of(collective)) {
+      fmt::print("{:<10} {:<24} {:<6} {}\n", collective, algorithm.name,
+                 algorithm.over_nodes ? "nodes" : "ranks", algorithm.description);
+    }
   }
 }
 
 int run(const BenchOptions& options, const std::string& command) {
-  Communicator communicator = Communicator::world();
+  Options settings = Options::from_environment();
+  if (!options.leader_policy.empty()) settings.leader_policy = options.leader_policy;
+  Communicator communicator = Communicator::world(settings);
   const auto job = diagnostics::describe_job(communicator);
   Context context;
   context.ranks = job.ranks;
@@ -31,11 +35,12 @@ int run(const BenchOptions& options, const std::string& command) {
   context.rails = job.nodes > 1 ? job.rails : 0;
   context.command = command;
   context.mode = options.mode;
+  context.leader_policy = settings.leader_policy;
   if (options.what == "put") {
     bench_put(communicator, options);
     return 0;
   }
-  const std::vector<Row> rows = bench_allgather(communicator, options, context);
+  const std::vector<Row> rows = bench_collective(communicator, options, context);
   if (communicator.rank() == 0 && !options.json_file.empty()) {
     write_json(options.json_file, context, rows, communicator.rail_statistics());
   }

@@ -20,11 +20,24 @@ std::uint64_t size_of(const std::string& text) {
   return *bytes;
 }
 
-std::vector<std::string> algorithms_named(const std::string& text) {
+std::vector<std::string> algorithms_named(const std::string& text, const std::string& what) {
   if (text != "all") return base::split(text, ',');
   std::vector<std::string> names;
-  for (const auto& algorithm : diagnostics::allgather_algorithms()) names.push_back(algorithm.name);
+  for (const auto& algorithm : diagnostics::algorithms_of(what)) names.push_back(algorithm.name);
   return names;
+}
+
+/// What is measured besides single calls.
+void add_overlap(CLI::App& app, BenchOptions& options, CLI::Option* mode) {
+  auto* const overlap = app.add_flag(
+      "--overlap", options.overlap,
+      "time plans alone, computation that takes as long alone, and both at once (isolated)");
+  overlap->excludes(mode);
+  app.add_option("--overlap-tests", options.overlap_tests,
+                 "how often that computation calls test()")
+      ->check(CLI::Range(1, 1'000'000))
+      ->needs(overlap)
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -59,9 +72,14 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   std::string mode = "isolated";
   std::string memory = "ordinary";
   bool no_check = false;
-  app.add_option("what", options.what, "allgather, or put (one pair: latency and bandwidth)")
-      ->check(CLI::IsMember({"allgather", "put"}));
-  app.add_option("--sizes", sizes, "bytes per rank: 8:1M, or a list 8,64K,1M")
+  auto what = diagnostics::collectives();
+  what.emplace_back("put");
+  app.add_option("what", options.what, "a collective, or put (one pair: latency and bandwidth)")
+      ->check(CLI::IsMember(what));
+  app.add_option("--root", options.root, "of gather, scatter and broadcast")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--sizes", sizes, "bytes per rank (alltoall: per pair): 8:1M, or a list 8,64K,1M")
       ->capture_default_str();
   app.add_option("--factor", factor, "from one size of a range to the next")->capture_default_str();
   app.add_option("--iterations", options.iterations, "timed calls per size (default: by time)")
@@ -73,6 +91,9 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
       ->check(CLI::Range(0, 64));
   app.add_option("--leaders", options.leaders, "ranks per node that talk over rails")
       ->check(CLI::Range(0, 64));
+  app.add_option("--leader-policy", options.leader_policy,
+                 "which ranks those are: near, socket or packed (default: ALLRAIL_LEADER_POLICY)")
+      ->check(CLI::IsMember({"near", "socket", "packed"}));
   app.add_flag("--in-place", options.in_place, "send from this rank's block of the result");
   app.add_option(
          "--memory", memory,
@@ -80,9 +101,12 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
          "in a NodeBuffer, once per node, the rest in Buffers")
       ->check(CLI::IsMember({"ordinary", "buffer", "node"}))
       ->capture_default_str();
-  app.add_option("--mode", mode, "isolated: a barrier before each call; streaming: back to back")
-      ->check(CLI::IsMember({"isolated", "streaming"}))
-      ->capture_default_str();
+  auto* const mode_option =
+      app.add_option("--mode", mode,
+                     "isolated: a barrier before each call; streaming: back to back")
+          ->check(CLI::IsMember({"isolated", "streaming"}))
+          ->capture_default_str();
+  add_overlap(app, options, mode_option);
   app.add_flag("--no-check", no_check, "do not verify what was received");
   app.add_option("--json", options.json_file, "write the results to this file too");
   app.add_option("--rail-rates", options.rail_rates_mbit,
@@ -94,7 +118,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   try {
     app.parse(argc, argv);
     options.sizes = parse_sizes(sizes, factor);
-    options.algorithms = algorithms_named(algorithms);
+    options.algorithms = algorithms_named(algorithms, options.what);
   } catch (const CLI::ParseError& error) {
     // Every rank parses the same line: only one of them says what is wrong with it.
     const char* rank = std::getenv("PMIX_RANK");

@@ -17,14 +17,18 @@ struct BenchOptions {
   std::vector<std::string> algorithms = {"auto"};
   int ports = 0;
   int leaders = 0;
+  std::string leader_policy;  // empty: the setting
   bool in_place = false;
   enum class Memory { Ordinary, Buffer, Node };
   Memory memory = Memory::Ordinary;
   Mode mode = Mode::Isolated;
+  bool overlap = false;    // plans, with computation between start and wait
+  int overlap_tests = 16;  // calls of test() in that computation
   bool check = true;
   bool list = false;
   std::string json_file;
   std::vector<double> rail_rates_mbit;  // only for the limit that is printed
+  int root = 0;                         // of collectives that have one
   int peer = -1;                        // put: the rank at the other end
 };
 

@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
+#include "perf/info_leaders.hpp"
 
 namespace allrail::perf {
 namespace {
@@ -22,11 +24,13 @@ struct InfoOptions {
   std::string nodes;
   int rails = 2;
   int rank = 0;
+  int root = 0;
   std::string algorithm;
   int ports = 0;
   int leaders = 0;
   double startup_us = 20;
   double rate_mbit = 1000;
+  LeaderQuestion leadership;
 };
 
 void print_rails(const Options& options) {
@@ -67,10 +71,12 @@ void print_settings(const Options& options) {
 }
 
 void print_algorithms() {
-  fmt::print("Algorithms of allgather\n");
-  for (const auto& algorithm : diagnostics::allgather_algorithms()) {
-    fmt::print("  {:<24} {:<11} {}\n", algorithm.name,
-               algorithm.over_nodes ? "over nodes" : "over ranks", algorithm.description);
+  for (const std::string& collective : diagnostics::collectives()) {
+    fmt::print("Algorithms of {}\n", collective);
+    for (const auto& algorithm : diagnostics::algorithms_of(collective)) {
+      fmt::print("  {:<24} {:<11} {}\n", algorithm.name,
+                 algorithm.over_nodes ? "over nodes" : "over ranks", algorithm.description);
+    }
   }
 }
 
@@ -85,10 +91,16 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
   call.algorithm = info.algorithm;
   call.ports = info.ports;
   call.leaders = info.leaders;
-  const auto result = diagnostics::explain_allgather(node_of, info.rank, info.rails, *bytes, call,
-                                                     options, info.startup_us, info.rate_mbit / 8);
-  fmt::print("allgather of {} bytes per rank, {} ranks, {} rails\n", *bytes, node_of.size(),
-             info.rails);
+  const bool has_root = info.collective != "allgather" && info.collective != "alltoall";
+  if (has_root && (info.root < 0 || info.root >= static_cast<int>(node_of.size()))) {
+    base::fail(Code::InvalidArgument, "--root {} is not one of {} ranks", info.root,
+               node_of.size());
+  }
+  const auto result =
+      diagnostics::explain({info.collective, *bytes, has_root ? info.root : -1}, node_of, info.rank,
+                           info.rails, call, options, info.startup_us, info.rate_mbit / 8);
+  fmt::print("{} of {} bytes per {}, {} ranks, {} rails\n", info.collective, *bytes,
+             info.collective == "alltoall" ? "pair" : "rank", node_of.size(), info.rails);
   fmt::print("choice: {} with {} ports and {} leaders per node: {}\n", result.choice.algorithm,
              result.choice.ports, result.choice.leaders, result.choice.reason);
   fmt::print("{} rounds, {} slices, {} bytes of slot memory, {}\n", result.rounds, result.slices,
@@ -109,12 +121,13 @@ void add_explain(CLI::App& app, InfoOptions& info) {
   CLI::App* explain = app.add_subcommand("explain", "choice, reason, schedule and cost of a call");
   explain->add_option("collective", info.collective)
       ->required()
-      ->check(CLI::IsMember({"allgather"}));
+      ->check(CLI::IsMember(diagnostics::collectives()));
   explain->add_option("bytes", info.bytes, "bytes per rank, such as 64K")->required();
   explain->add_option("--ranks", info.ranks, "of an imagined job (default: this job's)")
       ->check(CLI::PositiveNumber);
   explain->add_option("--nodes", info.nodes, "its nodes, as in ALLRAIL_NODES");
   explain->add_option("--rails", info.rails, "its rails")->check(CLI::Range(1, 8));
+  explain->add_option("--root", info.root, "of a gather, scatter or broadcast");
   explain->add_option("--rank", info.rank, "whose schedule to print");
   explain->add_option("--algorithm", info.algorithm, "instead of the choice");
   explain->add_option("--ports", info.ports)->check(CLI::Range(0, 64));
@@ -124,7 +137,8 @@ void add_explain(CLI::App& app, InfoOptions& info) {
 }
 
 int run(const InfoOptions& info, bool explains) {
-  const Options options = Options::from_environment();
+  Options options = Options::from_environment();
+  if (info.leadership.asked) return show_leaders(info.leadership, std::move(options));
   if (explains && info.ranks > 0) {
     explain(info, options, diagnostics::imagine_nodes(info.ranks, info.nodes));
     return 0;
@@ -150,6 +164,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Shows rails, nodes, settings and algorithms of Allrail.", "allrail-info"};
   allrail::perf::InfoOptions info;
   allrail::perf::add_explain(app, info);
+  allrail::perf::add_leaders(app, info.leadership);
   CLI11_PARSE(app, argc, argv);
   try {
     return allrail::perf::run(info, app.got_subcommand("explain"));

@@ -1,5 +1,6 @@
 #include "perf/report.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <fstream>
@@ -22,6 +23,18 @@ std::string utc_now() {
   ::gmtime_r(&now, &parts);
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+nlohmann::json to_json(const std::optional<Overlap>& overlap) {
+  if (!overlap) return nullptr;
+  return {{"compute_us", overlap->compute_us},
+          {"both_us", overlap->both_us},
+          {"tests", overlap->tests},
+          {"percent", overlap->percent}};
+}
+
+std::string wrong_text(const Row& row) {
+  return row.checked ? fmt::format("{}", row.wrong_bytes) : std::string("-");
 }
 
 nlohmann::json to_json(const Row& row, const Context& context) {
@@ -50,6 +63,7 @@ nlohmann::json to_json(const Row& row, const Context& context) {
           {"algbw_GBps", row.algbw_GBps},
           {"busbw_GBps", row.busbw_GBps},
           {"rail_limit_percent", limit},
+          {"overlap", to_json(row.overlap)},
           {"wrong_bytes", wrong}};
 }
 
@@ -69,14 +83,38 @@ void print_header(const Context& context, const BenchOptions& options) {
 void print_row(const Row& row) {
   const auto limit = row.rail_limit_percent < 0 ? std::string("-")
                                                 : fmt::format("{:.0f}%", row.rail_limit_percent);
-  const auto wrong = row.checked ? fmt::format("{}", row.wrong_bytes) : std::string("-");
   const TimeStatistics& t = row.time_us;
   fmt::print(
       "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>8.3f} "
       "{:>8.3f} {:>6} {:>6}\n",
       base::format_bytes(row.bytes_per_rank), base::format_bytes(row.bytes_total), row.algorithm,
       row.ports, row.leaders, t.min, t.avg, t.p50, t.p99, t.max, row.algbw_GBps, row.busbw_GBps,
-      limit, wrong);
+      limit, wrong_text(row));
+  std::fflush(stdout);
+}
+
+double overlap_percent(double call_us, double compute_us, double both_us) {
+  const double shorter_us = std::min(call_us, compute_us);
+  if (shorter_us <= 0) return 0;
+  return std::clamp(100 * (call_us + compute_us - both_us) / shorter_us, 0.0, 100.0);
+}
+
+void print_overlap_header(const Context& context, const BenchOptions& options) {
+  fmt::print(
+      "# allrail-bench {} --overlap: {} ranks on {} nodes, {} rails, {} tests per call, {}\n",
+      options.what, context.ranks, context.nodes, context.rails, options.overlap_tests,
+      options.check ? "every byte checked" : "not checked");
+  fmt::print("{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>8} {:>6}\n", "bytes", "total",
+             "algorithm", "k", "l", "call us", "compute us", "both us", "overlap", "wrong");
+  std::fflush(stdout);
+}
+
+void print_overlap_row(const Row& row) {
+  const Overlap& overlap = *row.overlap;
+  fmt::print("{:>9} {:>9} {:<24} {:>2} {:>2} {:>10.2f} {:>10.2f} {:>10.2f} {:>8} {:>6}\n",
+             base::format_bytes(row.bytes_per_rank), base::format_bytes(row.bytes_total),
+             row.algorithm, row.ports, row.leaders, row.time_us.p50, overlap.compute_us,
+             overlap.both_us, fmt::format("{:.0f}%", overlap.percent), wrong_text(row));
   std::fflush(stdout);
 }
 
@@ -105,7 +143,8 @@ void write_json(const std::string& file, const Context& context, const std::vect
                                      {"command", context.command},
                                      {"ranks", context.ranks},
                                      {"nodes", context.nodes},
-                                     {"rails", context.rails}}},
+                                     {"rails", context.rails},
+                                     {"leader_policy", context.leader_policy}}},
                                    {"results", results},
                                    {"rail_counters_of_rank_0", counters}};
   std::ofstream out(file);

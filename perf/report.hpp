@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,17 @@
 #include "perf/statistics.hpp"
 
 namespace allrail::perf {
+
+/// What computation between start and wait of a plan costs.
+struct Overlap {
+  double compute_us = 0;  // the computation alone; the call alone is the row's time_us
+  double both_us = 0;     // both at once
+  int tests = 0;          // calls of test() in the computation, at most
+  double percent = 0;     // of the shorter of the two that is hidden behind the other
+};
+
+/// The part of min(call, compute) that does not show in `both_us`, within 0 and 100.
+double overlap_percent(double call_us, double compute_us, double both_us);
 
 struct Row {
   std::string collective;
@@ -27,6 +39,7 @@ struct Row {
   double rail_limit_percent = -1;  // negative: the rates are not known
   std::uint64_t wrong_bytes = 0;
   bool checked = true;
+  std::optional<Overlap> overlap;
 };
 
 /// What all rows have in common.
@@ -34,10 +47,14 @@ struct Context {
   int ranks = 1, nodes = 1, rails = 0;
   std::string command;
   Mode mode = Mode::Isolated;
+  std::string leader_policy;
 };
 
 void print_header(const Context& context, const BenchOptions& options);
 void print_row(const Row& row);
+/// The same with what was measured of overlap.
+void print_overlap_header(const Context& context, const BenchOptions& options);
+void print_overlap_row(const Row& row);
 
 /// Writes context, rows and rail counters. Throws Error{ResourceLimit} if the file cannot be
 /// written.

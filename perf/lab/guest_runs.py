@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from job import Guest, wait_until
 
 BENCH = "/build/perf/allrail-bench"
-MPI = "/build/perf-lab/mpi_allgather"
+MPI = ["/build/perf-lab/mpi_collective", "allgather"]
 # UCX's own choice does not come up on soft-RoCE: its unreliable datagrams time out.
 UCX = {
     "OMPI_MCA_pml": "ucx",
@@ -101,7 +101,7 @@ class Runs:
         return result["time_us"]["p50"]
 
     def mpi_allgather(self, ranks, size, iterations):
-        output = self.start(ranks, UCX, [MPI, "isolated", str(iterations), "2", str(size)])
+        output = self.start(ranks, UCX, [*MPI, "isolated", str(iterations), "2", str(size)])
         result = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
         if result["wrong_bytes"]:
             raise RuntimeError("wrong bytes: %s" % result)

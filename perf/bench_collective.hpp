@@ -1,4 +1,4 @@
-// Measures allgather: one row per size and algorithm.
+// Measures a collective: one row per size and algorithm.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 namespace allrail::perf {
 
 /// Collective. Prints rows as they are done (rank 0) and returns them.
-std::vector<Row> bench_allgather(Communicator& communicator, const BenchOptions& options,
-                                 const Context& context);
+std::vector<Row> bench_collective(Communicator& communicator, const BenchOptions& options,
+                                  const Context& context);
 
 }  // namespace allrail::perf

@@ -1,8 +1,10 @@
-#include "perf/bench_allgather.hpp"
+#include "perf/bench_collective.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <numeric>
+#include <optional>
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -10,7 +12,8 @@
 #include "lib/base/clock.hpp"
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
-#include "perf/pattern.hpp"
+#include "perf/computation.hpp"
+#include "perf/workload.hpp"
 
 namespace allrail::perf {
 namespace {
@@ -20,85 +23,92 @@ constexpr int kBatches = 11;  // streaming: back-to-back batches, of which each 
 
 using Memory = BenchOptions::Memory;
 
-/// Memory of any kind.
-class BenchMemory {
- public:
-  BenchMemory(Communicator& communicator, Memory kind, std::uint64_t bytes) : kind_(kind) {
-    if (kind == Memory::Buffer) buffer_ = communicator.allocate<std::byte>(bytes);
-    if (kind == Memory::Node) node_buffer_ = communicator.allocate_node_shared<std::byte>(bytes);
-    if (kind == Memory::Ordinary) ordinary_.resize(bytes);
-  }
-  std::span<std::byte> bytes() {
-    if (kind_ == Memory::Node) return node_buffer_;
-    if (kind_ == Memory::Buffer) return buffer_;
-    return ordinary_;
-  }
-
- private:
-  Memory kind_;
-  std::vector<std::byte> ordinary_;
-  Buffer<std::byte> buffer_;
-  NodeBuffer<std::byte> node_buffer_;
-};
-
 diagnostics::ResultMemory result_memory(Memory kind) {
   return kind == Memory::Buffer ? diagnostics::ResultMemory::Buffer
          : kind == Memory::Node ? diagnostics::ResultMemory::NodeBuffer
                                 : diagnostics::ResultMemory::Ordinary;
 }
 
-class AllgatherRow {
+class CollectiveRow {
  public:
-  AllgatherRow(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
-               const std::string& algorithm)
+  CollectiveRow(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
+                const std::string& algorithm)
       : communicator_(communicator),
         options_(options),
         bytes_(bytes),
-        send_memory_(communicator, options.memory == Memory::Node ? Memory::Buffer : options.memory,
-                     bytes),
-        receive_memory_(communicator, options.memory,
-                        bytes * static_cast<std::uint64_t>(communicator.size())),
-        send_(send_memory_.bytes()),
-        receive_(receive_memory_.bytes()) {
-    call_.algorithm = algorithm == "auto" ? "" : algorithm;
-    call_.ports = options.ports;
-    call_.leaders = options.leaders;
+        call_(call_options(options, algorithm)),
+        workload_(make_workload(communicator, options, bytes, call_)) {
+    if (options.overlap) plan_.emplace(workload_->plan());
   }
 
   Row run(const Context& context) {
     Row row;
-    row.collective = "allgather";
-    const auto choice =
-        diagnostics::choose_allgather(communicator_, bytes_, call_, result_memory(options_.memory));
+    row.collective = options_.what;
+    const auto choice = diagnostics::choose(communicator_, options_.what, bytes_, call_,
+                                            result_memory(options_.memory));
     row.algorithm = choice.algorithm;
     row.ports = choice.ports;
     row.leaders = choice.leaders;
     row.bytes_per_rank = bytes_;
-    row.bytes_total = receive_.size();
+    row.bytes_total = workload_->bytes_total();
     row.checked = options_.check;
     row.iterations = warm_up();
     if (options_.check) row.wrong_bytes += check();
     std::vector<double> samples =
         options_.mode == Mode::Isolated ? isolated(row.iterations) : streaming(row.iterations);
-    if (options_.check) row.wrong_bytes += check();
     row.time_us = join_statistics(communicator_, samples);
-    const double ranks = communicator_.size();
-    // nccl-tests: algorithm bandwidth is the result's size over time; the bus moves (n-1)/n of it.
+    if (options_.overlap) row.overlap = overlapped(row.iterations, row.time_us.p50);
+    if (options_.check) row.wrong_bytes += check();
+    // nccl-tests: algorithm bandwidth is the call's size over time.
     row.algbw_GBps = static_cast<double>(row.bytes_total) / row.time_us.avg / 1000;
-    row.busbw_GBps = row.algbw_GBps * (ranks - 1) / ranks;
+    row.busbw_GBps = row.algbw_GBps * workload_->bus_factor();
     row.rail_limit_percent = percent_of_limit(context, row.time_us.p50);
     return row;
   }
 
  private:
+  static CallOptions call_options(const BenchOptions& options, const std::string& algorithm) {
+    CallOptions call;
+    call.algorithm = algorithm == "auto" ? "" : algorithm;
+    call.ports = options.ports;
+    call.leaders = options.leaders;
+    return call;
+  }
+
   void call() {
-    if (options_.in_place) {
-      const auto mine =
-          receive_.subspan(bytes_ * static_cast<std::uint64_t>(communicator_.rank()), bytes_);
-      communicator_.allgather(mine, receive_, call_);
+    if (plan_) {
+      plan_->start();
+      plan_->wait();
     } else {
-      communicator_.allgather(send_, receive_, call_);
+      workload_->call();
     }
+  }
+
+  void compute() {
+    for (int i = 0; i < options_.overlap_tests; ++i) computation_.run_part(options_.overlap_tests);
+  }
+
+  void call_and_compute() {
+    plan_->start();
+    bool ended = false;
+    for (int i = 0; i < options_.overlap_tests; ++i) {
+      computation_.run_part(options_.overlap_tests);
+      if (!ended) ended = plan_->test();
+    }
+    if (!ended) plan_->wait();
+  }
+
+  /// `call_us` is what a call takes alone, the same number on all ranks.
+  Overlap overlapped(int iterations, double call_us) {
+    computation_.calibrate(call_us);
+    Overlap overlap;
+    overlap.tests = options_.overlap_tests;
+    auto samples = timed(iterations, [this] { compute(); });
+    overlap.compute_us = join_statistics(communicator_, samples).p50;
+    samples = timed(iterations, [this] { call_and_compute(); });
+    overlap.both_us = join_statistics(communicator_, samples).p50;
+    overlap.percent = overlap_percent(call_us, overlap.compute_us, overlap.both_us);
+    return overlap;
   }
 
   /// Returns how many timed calls to make; the same on all ranks.
@@ -124,12 +134,18 @@ class AllgatherRow {
   }
 
   std::vector<double> isolated(int iterations) {
+    return timed(iterations, [this] { call(); });
+  }
+
+  /// Microseconds of each time, a barrier before it.
+  template <class Work>
+  std::vector<double> timed(int iterations, const Work& work) {
     std::vector<double> samples;
     samples.reserve(static_cast<std::size_t>(iterations));
     for (int i = 0; i < iterations; ++i) {
       communicator_.barrier();
       const std::int64_t begin = base::now_ns();
-      call();
+      work();
       samples.push_back(static_cast<double>(base::now_ns() - begin) * 1e-3);
     }
     return samples;
@@ -151,23 +167,13 @@ class AllgatherRow {
 
   /// One more call with fresh bytes, every one of them looked at. The sum over all ranks.
   std::uint64_t check() {
-    ++seed_;
-    // What a node shares is written by one rank of it, and by none that is ahead of others.
-    const bool is_shared = options_.memory == Memory::Node;
-    if (is_shared) communicator_.barrier();
-    if (!is_shared || communicator_.node_rank() == 0) {
-      std::ranges::fill(receive_, std::byte{0xA5});
+    workload_->prepare(++seed_);
+    if (plan_) {
+      call_and_compute();
+    } else {
+      call();
     }
-    if (is_shared) communicator_.barrier();
-    const auto mine = bytes_ * static_cast<std::uint64_t>(communicator_.rank());
-    fill_pattern(options_.in_place ? receive_.subspan(mine, bytes_) : send_, communicator_.rank(),
-                 seed_);
-    call();
-    std::uint64_t wrong = 0;
-    for (int rank = 0; rank < communicator_.size(); ++rank) {
-      wrong += wrong_bytes(receive_.subspan(bytes_ * static_cast<std::uint64_t>(rank), bytes_),
-                           rank, seed_);
-    }
+    const std::uint64_t wrong = workload_->wrong(seed_);
     std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator_.size()));
     communicator_.allgather(std::span(&wrong, 1), all);
     return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
@@ -178,31 +184,29 @@ class AllgatherRow {
     const double rate =
         std::accumulate(options_.rail_rates_mbit.begin(), options_.rail_rates_mbit.end(), 0.0) /
         8;  // bytes per microsecond
-    const double must_arrive =
-        static_cast<double>(bytes_) * (communicator_.size() - communicator_.node_size());
+    const auto must_arrive = static_cast<double>(workload_->rail_bytes());
     return must_arrive / rate / time_us * 100;
   }
 
   Communicator& communicator_;
   const BenchOptions& options_;
   std::uint64_t bytes_;
-  BenchMemory send_memory_;
-  BenchMemory receive_memory_;
-  std::span<std::byte> send_;
-  std::span<std::byte> receive_;
-  CallOptions call_;
+  const CallOptions call_;
+  const std::unique_ptr<Workload> workload_;
+  std::optional<Plan> plan_;  // with --overlap: all calls are its starts
+  Computation computation_;
   std::uint64_t seed_ = 0;
 };
 
 }  // namespace
 
-std::vector<Row> bench_allgather(Communicator& communicator, const BenchOptions& options,
-                                 const Context& context) {
+std::vector<Row> bench_collective(Communicator& communicator, const BenchOptions& options,
+                                  const Context& context) {
   const bool speaks = communicator.rank() == 0;
   const bool shows_progress = speaks && ::isatty(STDERR_FILENO) == 1;
   const std::int64_t begin = base::now_ns();
   std::vector<Row> rows;
-  if (speaks) print_header(context, options);
+  if (speaks) (options.overlap ? print_overlap_header : print_header)(context, options);
   const std::size_t all = options.algorithms.size() * options.sizes.size();
   for (const std::string& algorithm : options.algorithms) {
     for (const std::uint64_t bytes : options.sizes) {
@@ -210,8 +214,8 @@ std::vector<Row> bench_allgather(Communicator& communicator, const BenchOptions&
         fmt::print(stderr, "\r{} of {} rows done; now {} of {} bytes \r", rows.size(), all,
                    algorithm, base::format_bytes(bytes));
       }
-      rows.push_back(AllgatherRow(communicator, options, bytes, algorithm).run(context));
-      if (speaks) print_row(rows.back());
+      rows.push_back(CollectiveRow(communicator, options, bytes, algorithm).run(context));
+      if (speaks) (options.overlap ? print_overlap_row : print_row)(rows.back());
     }
   }
   return rows;

@@ -1,0 +1,160 @@
+"""Measures: every setting again and again, the libraries in turn at every size."""
+
+import dataclasses
+import json
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+
+from . import peers
+from .settings import MEMORY_OF, MODES, Setting, group_sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a user asked for."""
+
+    settings: list[Setting]
+    libraries: tuple[str, ...]
+    modes: tuple[str, ...]
+    sizes: list[int]
+    repetitions: int
+    collective: str
+    algorithm: str
+    iterations: int | None
+    limit_s: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """One start of one program: some sizes of one library in one mode."""
+
+    library: str
+    mode: str
+    iterations: int
+    warmup: int
+    sizes: list[int]
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def libraries_of(plan: Plan, setting: Setting, repetition: int) -> list[str]:
+    """Another one begins in each repetition, so that none always follows the same neighbor."""
+    chosen = [library for library in setting.libraries if library in plan.libraries]
+    first = repetition % max(1, len(chosen))
+    return chosen[first:] + chosen[:first]
+
+
+def plan_launches(plan: Plan, setting: Setting, repetition: int, done: set) -> list[Launch]:
+    """The launches of one repetition; done holds (mode, library, size) that need none."""
+    launches = []
+    for mode in (mode for mode in MODES if mode in plan.modes):
+        for calls, warmup, sizes in group_sizes(setting, mode, plan.sizes, plan.iterations):
+            for library in libraries_of(plan, setting, repetition):
+                open_sizes = [size for size in sizes if (mode, library, size) not in done]
+                if open_sizes:
+                    launches.append(Launch(library, mode, calls, warmup, open_sizes))
+    return launches
+
+
+def launch_line(plan: Plan, setting: Setting, number: int, launch: Launch, folder: str) -> str:
+    words = peers.start_words(launch.library, setting)
+    words += peers.program_words(
+        launch.library, plan.collective, launch.mode, launch.iterations, launch.warmup, launch.sizes
+    )
+    if launch.library in MEMORY_OF:
+        words += ["--algorithm", plan.algorithm, "--json", f"{folder}/{number}.json"]
+    return shlex.join(["launch", str(number), str(plan.limit_s), *words])
+
+
+def read_rows(folder: pathlib.Path, number: int, launch: Launch) -> list[dict]:
+    """What the program wrote; empty where it wrote nothing."""
+    if launch.library in MEMORY_OF:
+        file = folder / f"{number}.json"
+        return json.loads(file.read_text())["results"] if file.exists() else []
+    lines = (folder / f"{number}.out").read_text().splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def judge_launch(folder: pathlib.Path, number: int, launch: Launch, code: int):
+    """(rows, None), or ([], why they do not count)."""
+    if code != 0:
+        last = (folder / f"{number}.err").read_text().strip().splitlines()[-1:]
+        ended = "did not end in time" if code in (124, 137) else f"ended with code {code}"
+        return [], ended + "".join(f": {line}" for line in last)
+    rows = read_rows(folder, number, launch)
+    if [row["bytes_per_rank"] for row in rows] != launch.sizes:
+        return [], "did not report every size"
+    wrong = [row for row in rows if row["wrong_bytes"] != 0]
+    return (rows, None) if not wrong else ([], "delivered wrong bytes")
+
+
+def run_session(plan: Plan, setting: Setting, launches: list[Launch], programs: pathlib.Path):
+    """Yields (launch, rows, reason) in one cluster that lives as long as the session."""
+    folder = programs / "session"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    inside = f"{peers.PROGRAMS}/session"
+    lines = [
+        launch_line(plan, setting, number, launch, inside) for number, launch in enumerate(launches)
+    ]
+    (folder / "launches").write_text("\n".join(lines) + "\n")
+    script = ["perf/compare_lib/session.sh", f"{inside}/launches", inside]
+    words = peers.cluster_words(setting, 60 + (plan.limit_s + 10) * len(launches), script)
+    reported = set()
+    with subprocess.Popen(
+        words, cwd=peers.ROOT, env=peers.LAB, stdout=subprocess.PIPE, text=True
+    ) as session:
+        try:
+            for line in session.stdout:
+                words = line.split()
+                if len(words) != 2 or not all(word.isdigit() for word in words):
+                    continue
+                number, code = (int(word) for word in words)
+                reported.add(number)
+                yield launches[number], *judge_launch(folder, number, launches[number], code)
+            session.wait()
+        finally:
+            # An interrupt; every process of the cluster ends with it.
+            if session.poll() is None:
+                session.kill()
+    for number, launch in enumerate(launches):
+        if number not in reported:
+            yield launch, [], f"its session ended with code {session.returncode}"
+
+
+def done_launches(results: list[dict], setting: Setting, repetition: int) -> set:
+    return {
+        (sample["mode"], sample["library"], sample["bytes_per_rank"])
+        for sample in results
+        if sample["setting"] == setting.name and sample["repetition"] == repetition
+    }
+
+
+def measure(plan: Plan, document: dict, programs: pathlib.Path, save) -> None:
+    """Fills document["results"] and ["failed"]; save() is called after every session."""
+    document["failed"] = []
+    # Repetitions outside: what is cut short has seen every setting.
+    for repetition in range(plan.repetitions):
+        for setting in plan.settings:
+            done = done_launches(document["results"], setting, repetition)
+            launches = plan_launches(plan, setting, repetition, done)
+            where = f"repetition {repetition + 1} of {plan.repetitions}, {setting.name}"
+            if not launches:
+                say(f"{where}: nothing to do")
+                continue
+            outcomes = run_session(plan, setting, launches, programs)
+            for number, (launch, rows, reason) in enumerate(outcomes, 1):
+                key = {"setting": setting.name, "library": launch.library, "mode": launch.mode}
+                key["repetition"] = repetition
+                sizes = ",".join(str(size) for size in launch.sizes)
+                what = f"{where}: {number} of {len(launches)}: {launch.library} {launch.mode}"
+                say(f"{what} {sizes}" + (f": {reason}" if reason else ""))
+                document["results"] += [{**key, **row} for row in rows]
+                if reason:
+                    document["failed"].append({**key, "sizes": launch.sizes, "reason": reason})
+            save()

@@ -1,0 +1,157 @@
+"""What perf/compare measures: settings, the libraries in each, sizes, and how many calls."""
+
+import dataclasses
+
+# What both measuring programs know; the first is measured unless --collective names another.
+COLLECTIVES = ("allgather",)
+MODES = ("isolated", "streaming")
+DEFAULT_SIZES = "8,64,256,1K,4K,16K,64K,256K,1M"
+SIZE_RANGES = (("8 B - 1 KiB", 1, 1 << 10), ("4 - 64 KiB", 4 << 10, 64 << 10)) + (
+    ("256 KiB - 1 MiB", 256 << 10, 1 << 20),
+)
+
+# Ours by the memory that is sent from and received into; a peer has only its user's memory.
+MEMORY_OF = {"allrail": "ordinary", "allrail-buffer": "buffer", "allrail-node": "node"}
+PEERS = ("openmpi-ob1", "openmpi-ucx", "mpich")
+LIBRARIES = (*MEMORY_OF, *PEERS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A machine to measure on. Rates are Mbit/s of eth0 and eth1; None is not shaped."""
+
+    name: str
+    title: str
+    hosts: int
+    per_host: int
+    libraries: tuple[str, ...]
+    rates: tuple[int, int] | None = None
+    pinned: bool = False
+    cores: int | None = None  # all ranks share so many; None is all of the machine
+
+    @property
+    def ranks(self) -> int:
+        return self.hosts * self.per_host
+
+
+# On one node Open MPI's own shared memory is its fast path, and ours has three kinds of memory.
+NODE_PEERS = ("openmpi-ob1", "mpich")
+HOST_LIBRARIES = ("allrail", *PEERS)
+SHAPES = (
+    ("hosts", "four hosts, rails unshaped", None),
+    ("shaped", "four hosts, rails of 2 x 500 Mbit/s", (500, 500)),
+    ("unequal", "four hosts, rails of 500 + 250 Mbit/s", (500, 250)),
+)
+SETTINGS = {
+    setting.name: setting
+    for setting in (
+        Setting("node2", "one node, 2 pinned ranks", 1, 2, (*MEMORY_OF, *NODE_PEERS), pinned=True),
+        *(
+            Setting(
+                f"node{ranks}",
+                f"one node, {ranks} ranks on 2 cores",
+                1,
+                ranks,
+                ("allrail", "allrail-node", *NODE_PEERS),
+                cores=2,
+            )
+            for ranks in (4, 8)
+        ),
+        *(
+            Setting(
+                f"{name}-x{per_host}",
+                f"{title}, {per_host} rank{'s' * (per_host > 1)} each",
+                4,
+                per_host,
+                HOST_LIBRARIES,
+                rates,
+            )
+            for name, title, rates in SHAPES
+            for per_host in (1, 2)
+        ),
+    )
+}
+
+
+def parse_bytes(text: str) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    if not number.isdigit():
+        raise ValueError(f"{text!r} is no size; use bytes, or with K or M, such as 64K")
+    return int(number) * unit
+
+
+def parse_sizes(text: str) -> list[int]:
+    """`LOW:HIGH` in steps of 4, or sizes with commas between them."""
+    if ":" not in text:
+        return sorted({parse_bytes(size) for size in text.split(",")})
+    low, high = (parse_bytes(size) for size in text.split(":"))
+    if not 0 < low <= high:
+        raise ValueError(f"{text!r} names no sizes")
+    sizes = []
+    while low < high:
+        sizes.append(low)
+        low *= 4
+    return [*sizes, high]
+
+
+def format_bytes(size: int) -> str:
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def choose_settings(only: str) -> list[Setting]:
+    """By name, or by a part of it; all when nothing is named."""
+    parts = [part for part in only.split(",") if part]
+    unknown = [part for part in parts if not any(part in name for name in SETTINGS)]
+    if unknown:
+        raise ValueError(f"no setting has {' or '.join(unknown)} in its name")
+    return [
+        setting
+        for name, setting in SETTINGS.items()
+        if not parts or any(part in name for part in parts)
+    ]
+
+
+def rail_limit_us(setting: Setting, size: int) -> float | None:
+    """Every node must receive the blocks of all ranks on the other nodes."""
+    if setting.rates is None:
+        return None
+    incoming = (setting.hosts - 1) * setting.per_host * size
+    return incoming / (sum(setting.rates) * 1e6 / 8) * 1e6
+
+
+def iterations_for(setting: Setting, mode: str, size: int) -> int:
+    """Enough calls for a median, few enough that a launch takes about a second."""
+    # Streams are timed in eleven batches with a barrier at both ends: ten calls hide the barriers.
+    if mode == "streaming":
+        return max(110, iterations_for(setting, "isolated", size))
+    limit = rail_limit_us(setting, size)
+    if limit is not None:
+        fitting = [calls for calls in (20, 60, 300) if calls * limit <= 0.5e6]
+        return 2000 if size <= 1024 else max(fitting, default=20)
+    if size <= 16 << 10:
+        return 5000 if setting.hosts == 1 else 4000
+    return 500 if setting.hosts == 1 else 300
+
+
+def warmup_for(setting: Setting, mode: str, size: int) -> int:
+    """A tenth of a second or more until the system has spread the processes over the cores."""
+    return iterations_for(setting, mode, size) if setting.rates is None else 5
+
+
+def group_sizes(
+    setting: Setting, mode: str, sizes: list[int], iterations: int | None = None
+) -> list[tuple[int, int, list[int]]]:
+    """(iterations, warm-up, sizes) for each launch: sizes with the same counts share one."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for size in sizes:
+        counts = (
+            (iterations, min(iterations, warmup_for(setting, mode, size)))
+            if iterations
+            else (iterations_for(setting, mode, size), warmup_for(setting, mode, size))
+        )
+        groups.setdefault(counts, []).append(size)
+    return [(calls, warmup, chosen) for (calls, warmup), chosen in groups.items()]
