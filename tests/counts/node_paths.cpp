@@ -1,0 +1,110 @@
+// Ranks of one node as communicators of one process. The others start plans, which raise their
+// flags at once; rank 0 then makes the call that blocks.
+#include <algorithm>
+#include <optional>
+
+#include <allrail/allrail.hpp>
+
+#include "tests/counts/in_process_bootstrap.hpp"
+#include "tests/counts/paths.hpp"
+
+namespace allrail::counts {
+namespace {
+
+/// The communicators of all ranks of a job; used by one thread once they are made.
+class NodeJob {
+ public:
+  explicit NodeJob(int ranks) : communicators_(static_cast<std::size_t>(ranks)) {
+    Options options;
+    options.rails = "127.0.0.1";
+    run_as_ranks(ranks, [this, &options](int rank) {
+      communicators_[static_cast<std::size_t>(rank)].emplace(Communicator::world(options));
+    });
+  }
+  int size() const { return static_cast<int>(communicators_.size()); }
+  Communicator& of(int rank) { return *communicators_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  std::vector<std::optional<Communicator>> communicators_;
+};
+
+struct Rank {
+  std::vector<std::byte> send, receive;
+  std::optional<Plan> plan;
+};
+
+class NodePath final : public Path {
+ public:
+  NodePath(std::shared_ptr<NodeJob> job, std::size_t bytes, bool by_plan)
+      : job_(std::move(job)),
+        bytes_(bytes),
+        by_plan_(by_plan),
+        ranks_(static_cast<std::size_t>(job_->size())) {
+    for (int rank = 0; rank < job_->size(); ++rank) {
+      Rank& one = at(rank);
+      one.send.resize(bytes_);
+      one.receive.resize(bytes_ * ranks_.size());
+      if (rank > 0 || by_plan_) {
+        one.plan.emplace(job_->of(rank).plan_allgather(one.send, one.receive));
+      }
+    }
+  }
+
+  std::string name() const override {
+    return std::string(by_plan_ ? "plan" : "allgather") + ", " + std::to_string(ranks_.size()) +
+           " ranks of a node, " + std::to_string(bytes_) + " B";
+  }
+
+  void enter() override {
+    ++turn_;
+    for (int rank = 0; rank < job_->size(); ++rank) {
+      std::ranges::fill(at(rank).send, content(rank, turn_));
+      std::ranges::fill(at(rank).receive, std::byte{0});
+      if (rank > 0) at(rank).plan->start();
+    }
+  }
+
+  void call() override {
+    Rank& mine = ranks_[0];
+    if (by_plan_) {
+      mine.plan->start();
+      mine.plan->wait();
+    } else {
+      job_->of(0).allgather(mine.send, mine.receive);
+    }
+  }
+
+  bool leave() override {
+    for (std::size_t rank = 1; rank < ranks_.size(); ++rank) ranks_[rank].plan->wait();
+    return std::ranges::all_of(ranks_, [this](const Rank& one) { return is_right(one); });
+  }
+
+ private:
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  bool is_right(const Rank& one) const {
+    for (std::size_t i = 0; i < one.receive.size(); ++i) {
+      if (one.receive[i] != content(static_cast<int>(i / bytes_), turn_)) return false;
+    }
+    return true;
+  }
+
+  std::shared_ptr<NodeJob> job_;
+  std::size_t bytes_;
+  bool by_plan_;
+  int turn_ = 0;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace
+
+void add_node_paths(Paths& paths) {
+  for (const int ranks : {2, 4}) {
+    const auto job = std::make_shared<NodeJob>(ranks);
+    for (const std::size_t bytes : {8, 64, 1024}) {
+      paths.push_back(std::make_unique<NodePath>(job, bytes, false));
+    }
+    paths.push_back(std::make_unique<NodePath>(job, 64, true));
+  }
+}
+
+}  // namespace allrail::counts
