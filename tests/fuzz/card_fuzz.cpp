@@ -12,6 +12,7 @@ std::vector<Bytes> seeds() {
   full.settings = {{"ALLRAIL_NODES", "2"}, {"ALLRAIL_PORTS", "0"}};
   full.host = "node0/3f2c/23";
   full.cpuset = "0x000000ff";
+  full.place = {3, 1, 2};
   full.pid = 4711;
   full.random = 42;
   full.shared_memory_bytes = 1U << 30;
@@ -28,14 +29,17 @@ std::vector<Bytes> seeds() {
   longest.rail_addresses.resize(64);
   Card newer = bare;
   newer.protocol_version = kProtocolVersion + 1;
-  return {encode(bare), encode(full), encode(longest), encode(newer)};
+  Card failed = bare;
+  failed.failure = "no port";
+  failed.failure_code = Code::BadConfiguration;
+  return {encode(bare), encode(full), encode(longest), encode(newer), encode(failed)};
 }
 
 void fuzz_one(std::span<const std::byte> input) {
   constexpr int kRank = 5;
   Card card;
   try {
-    card = decode(input, kRank);
+    card = decode(input, kRank, 0, Card());
   } catch (const Error& error) {
     require(error.code() == Code::Bootstrap || error.code() == Code::Mismatch,
             "a bad card is an error of start-up or of versions");

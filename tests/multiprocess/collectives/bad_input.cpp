@@ -1,35 +1,12 @@
 // Modes with calls that are wrong: each must be an Error on every rank, soon.
-#include <atomic>
-#include <functional>
-#include <limits>
-#include <map>
-#include <thread>
+#include "tests/multiprocess/collectives/bad_input.hpp"
 
-#include "tests/multiprocess/collectives/probe_support.hpp"
+#include <atomic>
+#include <limits>
+#include <thread>
 
 namespace probe {
 namespace {
-
-using allrail::CallOptions;
-using allrail::Communicator;
-using Bytes = std::vector<unsigned char>;
-
-constexpr std::size_t kBytes = 1000;
-
-struct Case {
-  Communicator& communicator;
-  bool odd;           // this rank does it differently
-  std::size_t ranks;  // of the job
-  std::size_t me;
-  Bytes send;
-  Bytes receive;
-
-  std::vector<std::size_t> counts(std::size_t each = kBytes) const {
-    return std::vector<std::size_t>(ranks, each);
-  }
-  void right() { communicator.allgather(send, receive); }
-  void with(const CallOptions& options) { communicator.allgather(send, receive, options); }
-};
 
 CallOptions by(const std::string& algorithm, int ports = 0, int leaders = 0) {
   CallOptions options;
@@ -38,8 +15,6 @@ CallOptions by(const std::string& algorithm, int ports = 0, int leaders = 0) {
   options.leaders = leaders;
   return options;
 }
-
-using Table = std::map<std::string, std::function<void(Case&)>>;
 
 /// What one rank can see by itself.
 const Table& local_cases() {
@@ -181,7 +156,9 @@ const Table& mismatches() {
 int run_bad_input(const Arguments& arguments) {
   auto communicator = Communicator::world();
   const std::string name = arguments.text("case", "");
-  const Table& table = arguments.mode() == "mismatch" ? mismatches() : local_cases();
+  const bool differ = arguments.mode() == "mismatch";
+  Table table = differ ? mismatches() : local_cases();
+  table.merge(Table(differ ? rooted_mismatches() : rooted_local_cases()));
   if (name.empty()) {
     for (const auto& entry : table) say(entry.first);
     return 0;

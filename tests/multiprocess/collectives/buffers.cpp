@@ -148,6 +148,24 @@ void check_lives(Communicator& communicator, std::size_t bytes) {
   }
 }
 
+/// Some ranks still send from their parts of an allocation when others have ended theirs, or had
+/// none of it.
+void check_parts_outlive(Communicator& communicator, std::size_t bytes) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const bool is_odd = communicator.rank() % 2 == 1;
+  auto result = communicator.allocate<unsigned char>(ranks * bytes);
+  auto everybodys = communicator.allocate<unsigned char>(bytes);
+  auto of_some = communicator.allocate<unsigned char>(is_odd ? 0 : bytes);
+  Bytes ordinary(bytes);
+  Gather gather(communicator, bytes);
+  if (is_odd) everybodys = {};
+  gather.call(is_odd ? Span(ordinary) : Span(everybodys), result, "from Buffers that others ended");
+  gather.call(is_odd ? Span(ordinary) : Span(of_some), result, "from Buffers that others have not");
+  everybodys = {};
+  of_some = {};
+  gather.call(ordinary, result, "after all of them ended");
+}
+
 /// Memory of `file` at `place`, or anywhere.
 Span map(int file, std::size_t bytes, void* place) {
   void* const got = ::mmap(place, bytes, PROT_READ | PROT_WRITE,
@@ -176,6 +194,8 @@ int run_buffers(const Arguments& arguments) {
   check_uneven(*communicator, 3'000'001);
   check_lives(*communicator, 100);
   check_lives(*communicator, 3'000'001);
+  for (const std::size_t bytes : {100, 70'001, 3'000'001})
+    check_parts_outlive(*communicator, bytes);
   auto survivor = communicator->allocate<int>(1000);
   survivor[999] = 999;
   communicator->barrier();

@@ -1,5 +1,7 @@
 // A rank for the tests of collectives, of faults and of bad input. Links the public library only.
 //   collective-probe MODE NAME=VALUE...
+// With forbid=R, or forbid=all, the system refuses rank R, or all, to read other processes' memory.
+// With hidden=R rank R is a process that others may not look into.
 // Exit codes: 0 as expected, 1 wrong bytes, 2 no such mode, 42 an Error, which is printed as
 // `rank R error: CODE peer P at SECONDS: TEXT`.
 #include <cstdlib>
@@ -13,6 +15,8 @@ int run(const probe::Arguments& arguments) {
   const std::string& mode = arguments.mode();
   if (mode == "grid") return probe::run_grid(arguments);
   if (mode == "sequence") return probe::run_sequence(arguments);
+  if (mode == "rooted-grid") return probe::run_rooted_grid(arguments);
+  if (mode == "rooted-sequence") return probe::run_rooted_sequence(arguments);
   if (mode == "huge") return probe::run_huge(arguments);
   if (mode == "loop") return probe::run_loop(arguments);
   if (mode == "leave") return probe::run_leave(arguments);
@@ -29,6 +33,8 @@ int run(const probe::Arguments& arguments) {
   if (mode == "buffer-gone") return probe::run_buffer_gone(arguments);
   if (mode == "node-buffers") return probe::run_node_buffers(arguments);
   if (mode == "scribble") return probe::run_scribble(arguments);
+  if (mode == "unreadable") return probe::run_unreadable(arguments);
+  if (mode == "forbid-late") return probe::run_forbid_late(arguments);
   if (mode == "node-buffer-faults") return probe::run_node_buffer_faults(arguments);
   std::cerr << "collective-probe: no mode '" << mode << "'\n";
   return 2;
@@ -40,7 +46,11 @@ int main(int argc, char** argv) {
   const char* rank = std::getenv("PMIX_RANK");
   const std::string prefix = std::string("rank ") + (rank != nullptr ? rank : "0");
   try {
-    return run(probe::Arguments(argc, argv));
+    const probe::Arguments arguments(argc, argv);
+    const std::string forbidden = arguments.text("forbid", "");
+    if (forbidden == "all" || (rank != nullptr && forbidden == rank)) probe::forbid_reading();
+    if (rank != nullptr && arguments.text("hidden", "") == rank) probe::hide_memory();
+    return run(arguments);
   } catch (const probe::WrongBytes& wrong) {
     probe::say(prefix + " " + wrong.what());
     return 1;

@@ -2,14 +2,17 @@
 // allocate, lock and ask of the kernel. Links the public library only.
 //   count-probe kept
 //   count-probe quiet bytes=N algorithm=NAME calls=N plans=N memory=node
+//   count-probe started bytes=N algorithm=NAME calls=N plans=N
 // With `plans`, allgathers are so many plans that are in flight together. Each call of `quiet` is
-// entered by one rank, in turn, a moment later than by the others. Only the thread that makes the
-// calls is counted. Exit code 77 where counting is impossible: a sanitizer has these functions for
-// itself, or the kernel reports no system calls.
+// entered by one rank, in turn, a moment later than by the others. `started` counts start() and
+// test() alone and lets others run between them, as a program does that computes there. Only the
+// thread that makes the calls is counted. Exit code 77 where counting is impossible: a sanitizer
+// has these functions for itself, or the kernel reports no system calls.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <thread>
 
 #include "tests/multiprocess/collectives/counters.hpp"
 #include "tests/multiprocess/collectives/probe_support.hpp"
@@ -58,6 +61,12 @@ int run_quiet(const probe::Arguments& arguments) {
   allrail::NodeBuffer<unsigned char> shared;
   const bool is_shared = arguments.text("memory", "") == "node";
   if (is_shared) shared = communicator.allocate_node_shared<unsigned char>(total);
+  allrail::Buffer<unsigned char> send_buffer, buffer;
+  const bool in_buffers = arguments.text("memory", "") == "buffer";
+  if (in_buffers) {
+    send_buffer = communicator.allocate<unsigned char>(bytes);
+    buffer = communicator.allocate<unsigned char>(total);
+  }
   // Each has a receive buffer of its own.
   const auto in_flight = static_cast<std::size_t>(arguments.number("plans", 0));
   std::vector<std::vector<unsigned char>> results(in_flight, receive);
@@ -72,8 +81,12 @@ int run_quiet(const probe::Arguments& arguments) {
       }
       for (auto& plan : plans) plan.wait();
     } else {
-      communicator.allgather(std::span<const unsigned char>(send),
-                             is_shared ? std::span(shared) : std::span(receive), options);
+      communicator.allgather(
+          std::span<const unsigned char>(in_buffers ? std::span(send_buffer) : std::span(send)),
+          is_shared    ? std::span(shared)
+          : in_buffers ? std::span(buffer)
+                       : std::span(receive),
+          options);
     }
   };
   // Slots, vectors and links have been used once, by both kinds of calls.
@@ -99,13 +112,61 @@ int run_quiet(const probe::Arguments& arguments) {
   return 0;
 }
 
+int run_started(const probe::Arguments& arguments) {
+  auto communicator = allrail::Communicator::world();
+  const auto bytes = static_cast<std::size_t>(arguments.number("bytes", 64));
+  const auto calls = static_cast<int>(arguments.number("calls", 200));
+  allrail::CallOptions options;
+  options.algorithm = arguments.text("algorithm", "auto");
+  if (options.algorithm == "auto") options.algorithm.clear();
+  const std::vector<unsigned char> send(bytes, 1);
+  std::vector<std::vector<unsigned char>> results(
+      static_cast<std::size_t>(arguments.number("plans", 1)),
+      std::vector<unsigned char>(bytes * static_cast<std::size_t>(communicator.size())));
+  std::vector<allrail::Plan> plans;
+  for (auto& result : results) plans.push_back(communicator.plan_allgather(send, result, options));
+  std::uint64_t tests = 0;
+  const auto call = [&](bool counted) {
+    const auto quietly = [counted](const auto& work) {
+      if (counted) counters::start();
+      work();
+      if (counted) counters::stop();
+    };
+    for (auto& plan : plans) quietly([&] { plan.start(); });
+    for (auto& plan : plans) {
+      for (bool ended = false; !ended;) {
+        quietly([&] { ended = plan.test(); });
+        ++tests;
+        if (!ended) std::this_thread::yield();
+      }
+    }
+  };
+  for (int i = 0; i < 100; ++i) call(false);
+  if (!counters::start()) return kCannotCount;
+  counters::stop();
+  tests = 0;
+  for (int i = 0; i < calls; ++i) {
+    if (i % communicator.size() == communicator.rank()) probe::sleep_seconds(0.002);
+    call(true);
+  }
+  // Nobody sleeps in the barrier while others still count: to wake it would be a system call.
+  call(false);
+  probe::say("rank " + std::to_string(communicator.rank()) + " allocations " +
+             std::to_string(counters::allocations()) + " locks " +
+             std::to_string(counters::locks()) + " tests " + std::to_string(tests) + " calls " +
+             counters::system_call_text());
+  communicator.barrier();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (!counters::can_count()) return kCannotCount;
   try {
     const probe::Arguments arguments(argc, argv);
-    return arguments.mode() == "kept" ? run_kept() : run_quiet(arguments);
+    if (arguments.mode() == "kept") return run_kept();
+    return arguments.mode() == "started" ? run_started(arguments) : run_quiet(arguments);
   } catch (const allrail::Error& error) {
     probe::say("error: " + probe::describe(error));
     return probe::kErrorCode;

@@ -127,6 +127,34 @@ def test_quiet_plans():
     quiet(2, "2", polling, size=2_500_000, plans=2, calls=20)
 
 
+def started(ranks, nodes, allowed, plans=3, size=64, calls=100, env=None):
+    words = ["plans=%d" % plans, "bytes=%d" % size, "calls=%d" % calls]
+    result = counted(ranks, nodes, "started", *words, env=env)
+    what = "%d plans of %d bytes, %d ranks on nodes %s" % (plans, size, ranks, nodes)
+    lines = re.findall(
+        r"rank \d+ allocations (\d+) locks (\d+) tests (\d+) calls ?(.*)", result.out
+    )
+    expect(len(lines) == ranks, what + ": a rank said nothing", result)
+    for allocations, locks, tests, made in lines:
+        expect(allocations == locks == "0", what + ": it allocates or locks", result)
+        numbers = {int(call.split(":")[0]) for call in made.split()}
+        expect(numbers <= set(allowed), "%s: system calls %s" % (what, numbers), result)
+        # Plans that had all ended at once would have shown nothing.
+        expect(int(tests) > plans * calls, what + ": nobody had to test again", result)
+    print("%s: %s" % (what, result.out.strip()))
+
+
+def test_started_plans_do_not_wait():
+    """Neither start() nor test() ever yields or sleeps, whatever is late: the processor is left to
+    the program. Looks are allowed: for dead processes, and at the rails."""
+    dead = {7: "poll", **CLOCK}
+    started(2, None, dead)
+    started(3, None, dead, size=200_000, env={"ALLRAIL_NODE_MEMORY": "1M"})
+    for ranks, nodes in ((2, "2"), (3, "2+1")):
+        started(ranks, nodes, {**dead, **RAILS})
+    started(2, "2", {**dead, **RAILS}, plans=2, size=2_500_000, calls=10)
+
+
 def test_quiet_node_buffers():
     """Straight and through the segment, small and large."""
     without, _ = quiet(2, None, WAITING, memory="node")
@@ -136,6 +164,18 @@ def test_quiet_node_buffers():
         for algorithm in ("auto", "smp-ring", "smp-bruck"):
             quiet(ranks, nodes, polling, algorithm, memory="node")
     quiet(4, "2", polling, "smp-ring", size=1_000_001, calls=40, memory="node")
+
+
+def test_quiet_single_copy():
+    """Memory of another rank is read by one system call, of a Buffer by none."""
+    env = {"ALLRAIL_SINGLE_COPY": "on"}
+    words = ("bytes=100001", "calls=1000")
+    for memory, reading in (("", {310: "process_vm_readv"}), ("buffer", {})):
+        quiet(2, None, {**WAITING, **reading}, size=100_001, memory=memory, env=env)
+        result = counted(2, None, "quiet", *words, "memory=" + memory, env=env)
+        reads = [int(count) for count in re.findall(r"\b310:(\d+)", result.out)]
+        # Every other call is a barrier.
+        expect(reads == [500] * (2 * len(reading)), "%s reads: %s" % (memory, reads), result)
 
 
 def kept(nodes, ranks_per_node):

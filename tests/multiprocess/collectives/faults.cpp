@@ -68,6 +68,25 @@ class Progress {
   double every_s_, last_, said_, longest_s_ = 0;
 };
 
+/// A root that changes from call to call, so that every rank is awaited and runs ahead in turn.
+void call_rooted(allrail::Communicator& communicator, const std::string& collective,
+                 std::span<unsigned char> send, std::span<unsigned char> whole,
+                 std::uint64_t call) {
+  const auto ranks = static_cast<std::uint64_t>(communicator.size());
+  const int root = static_cast<int>(call % ranks);
+  if (collective == "gather") communicator.gather(send, whole, root);
+  if (collective == "scatter") communicator.scatter(whole, send, root);
+  if (collective == "broadcast") communicator.broadcast(whole, root);
+  if (collective == "alltoall") communicator.alltoall(whole, whole);
+}
+
+/// Whether rank 0 says so: after a rooted call the others do not know.
+bool is_over(allrail::Communicator& communicator, bool over) {
+  std::vector<unsigned char> word{static_cast<unsigned char>(over ? 1 : 0)};
+  communicator.broadcast(word, 0);
+  return word[0] == 1;
+}
+
 /// Allgathers of each size in turn, until rank 0 says in its block that it is time to end: after so
 /// many seconds or calls, or when there is a file of the name that `until` gives.
 std::uint64_t loop_until_told(allrail::Communicator& communicator, const Arguments& arguments) {
@@ -77,32 +96,45 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
   const auto last_call = static_cast<std::uint64_t>(arguments.number("calls", 0));
   const std::string until = arguments.text("until", "");
   const auto options = options_of(arguments);
-  std::vector<unsigned char> send, ordinary;
-  // With memory=node results are stored once per node.
+  std::vector<unsigned char> ordinary_send, ordinary;
+  const std::string memory = arguments.text("memory", "");
+  const auto most = static_cast<std::size_t>(*std::ranges::max_element(sizes));
+  const std::size_t most_whole = most * static_cast<std::size_t>(communicator.size());
+  const std::string other = arguments.text("collective", "");  // empty: allgather
+  // With memory=node results are stored once per node, with memory=buffer all lies in Buffers.
   allrail::NodeBuffer<unsigned char> shared;
-  if (arguments.text("memory", "") == "node") {
-    const auto most = static_cast<std::size_t>(*std::ranges::max_element(sizes));
-    shared = communicator.allocate_node_shared<unsigned char>(
-        most * static_cast<std::size_t>(communicator.size()));
+  if (memory == "node") shared = communicator.allocate_node_shared<unsigned char>(most_whole);
+  allrail::Buffer<unsigned char> send_buffer, buffer;
+  if (memory == "buffer") {
+    send_buffer = communicator.allocate<unsigned char>(most);
+    buffer = communicator.allocate<unsigned char>(most_whole);
   }
   Progress progress(communicator, arguments.seconds("report", 0));
   const double end = now_seconds() + arguments.seconds("seconds", 1);
   for (std::uint64_t call = 1;; ++call) {
     const auto bytes = static_cast<std::size_t>(sizes[call % sizes.size()]);
-    send.resize(bytes);
     const std::size_t whole_bytes = bytes * static_cast<std::size_t>(communicator.size());
-    if (shared.empty()) ordinary.resize(whole_bytes);
-    const std::span<unsigned char> whole =
-        shared.empty() ? std::span(ordinary) : std::span(shared).first(whole_bytes);
+    if (memory != "buffer") ordinary_send.resize(bytes);
+    if (memory.empty()) ordinary.resize(whole_bytes);
+    const std::span<unsigned char> send =
+        memory == "buffer" ? std::span(send_buffer).first(bytes) : std::span(ordinary_send);
+    const std::span<unsigned char> whole = memory == "node" ? std::span(shared).first(whole_bytes)
+                                           : memory == "buffer"
+                                               ? std::span(buffer).first(whole_bytes)
+                                               : std::span(ordinary);
     if (call == 20 && late == communicator.rank()) sleep_seconds(arguments.seconds("sleep", 0));
     const bool over = now_seconds() > end || call == last_call ||
                       (!until.empty() && ::access(until.c_str(), F_OK) == 0);
     send[0] = over ? 1 : 0;
-    fill_pattern(std::span(send).subspan(kFlagBytes), communicator.rank(), call);
-    communicator.allgather(send, whole, options);
-    check_blocks(whole, bytes, kFlagBytes, call);
+    fill_pattern(send.subspan(kFlagBytes), communicator.rank(), call);
+    if (other.empty()) {
+      communicator.allgather(send, whole, options);
+      check_blocks(whole, bytes, kFlagBytes, call);
+    } else {
+      call_rooted(communicator, other, send, whole, call);
+    }
     progress.after_call(call);
-    if (whole[0] == 1) return call;
+    if (other.empty() ? whole[0] == 1 : is_over(communicator, over)) return call;
     if (arguments.number("pause_us", 0) > 0) {
       sleep_seconds(1e-6 * arguments.seconds("pause_us", 0));
     }

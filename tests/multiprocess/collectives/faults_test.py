@@ -38,7 +38,7 @@ def wait_for_pids(process, ranks):
 # ---- a rank dies ----
 
 
-def kill_one(seed, ranks, nodes, size, algorithms, mode="loop", words=()):
+def kill_one(seed, ranks, nodes, size, algorithms, mode="loop", words=(), env=None):
     chance = random.Random("%d %s %s %d" % (seed, ranks, nodes, size))
     algorithm = chance.choice(algorithms)
     victim = chance.randrange(ranks)
@@ -48,9 +48,8 @@ def kill_one(seed, ranks, nodes, size, algorithms, mode="loop", words=()):
         % (seed, ranks, nodes, size, algorithm, victim, delay)
     )
     began = time.monotonic()
-    process = start_job(
-        ranks, nodes, mode, "bytes=%d" % size, "seconds=30", "algorithm=" + algorithm, *words
-    )
+    values = ("bytes=%d" % size, "seconds=30", "algorithm=" + algorithm)
+    process = start_job(ranks, nodes, mode, *values, *words, env=env)
     pids = wait_for_pids(process, ranks)
     time.sleep(delay)
     os.kill(pids[victim], signal.SIGKILL)
@@ -88,9 +87,9 @@ def kill_one(seed, ranks, nodes, size, algorithms, mode="loop", words=()):
     return slowest
 
 
-def kill_many(nodes, size, algorithms, words=()):
+def kill_many(nodes, size, algorithms, words=(), env=None):
     times = [
-        kill_one(seed, 6 if nodes else 4, nodes, size, algorithms, words=words)
+        kill_one(seed, 6 if nodes else 4, nodes, size, algorithms, words=words, env=env)
         for seed in seeds(8, 60)
     ]
     print("%d kills, known on all ranks after %.3f s at most" % (len(times), max(times)))
@@ -102,6 +101,21 @@ def test_kill_small_one_node():
 
 def test_kill_large_one_node():
     kill_many(None, 2_000_000, ("", "bruck"))
+
+
+def kill_in_rooted(ranks, nodes):
+    for collective in ("gather", "scatter", "broadcast", "alltoall"):
+        for seed in seeds(3, 15):
+            size = 64 if seed % 2 else 300_000
+            kill_one(seed, ranks, nodes, size, ("",), words=("collective=" + collective,))
+
+
+def test_kill_rooted_one_node():
+    kill_in_rooted(4, None)
+
+
+def test_kill_rooted_four_nodes():
+    kill_in_rooted(6, "4")
 
 
 def test_kill_small_four_nodes():

@@ -90,6 +90,8 @@ class Caller {
 
 int run_grid(const Arguments& arguments);
 int run_sequence(const Arguments& arguments);
+int run_rooted_grid(const Arguments& arguments);
+int run_rooted_sequence(const Arguments& arguments);
 int run_huge(const Arguments& arguments);
 int run_loop(const Arguments& arguments);
 int run_leave(const Arguments& arguments);
@@ -106,6 +108,13 @@ int run_buffer_plans(const Arguments& arguments);
 int run_buffer_gone(const Arguments& arguments);
 int run_node_buffers(const Arguments& arguments);
 int run_scribble(const Arguments& arguments);
+/// From here on the system refuses this process to read memory of others (EPERM).
+void forbid_reading();
+/// From here on others may not read memory of this process without being privileged, as after a
+/// change of its user.
+void hide_memory();
+int run_unreadable(const Arguments& arguments);
+int run_forbid_late(const Arguments& arguments);
 int run_node_buffer_faults(const Arguments& arguments);
 
 }  // namespace probe

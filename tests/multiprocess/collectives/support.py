@@ -44,6 +44,10 @@ ALGORITHMS = (
     "smp-bruck",
     "smp-recursive-doubling",
     "smp-ring",
+    "smp-multi-leader-recursive-doubling",
+    "smp-multi-leader-ring",
+    "smp-multi-leader-recursive-doubling-point-to-point",
+    "smp-multi-leader-ring-point-to-point",
 )
 
 

@@ -46,6 +46,7 @@ class PausedRail final : public Rail {
   const std::string& name() const override { return rail_->name(); }
   std::uint32_t max_chunk_bytes() const override { return rail_->max_chunk_bytes(); }
   int queue_depth() const override { return rail_->queue_depth(); }
+  std::int64_t resend_after_ns() const override { return rail_->resend_after_ns(); }
   std::vector<std::byte> address() const override { return rail_->address(); }
   void set_primary_window(std::span<std::byte> memory) override {
     rail_->set_primary_window(memory);
@@ -97,14 +98,15 @@ struct Node {
 class VerbsFabric : public testing::TestWithParam<std::uint64_t> {
  protected:
   void SetUp() override {
-    fake_verbs::reset(GetParam());
+    auto devices = fake_verbs::default_devices();
+    for (auto& device : devices) device.manager_breaks = true;
+    fake_verbs::reset(GetParam(), devices);
     const JobSecret secret = JobSecret::random();
     for (int rank = 0; rank < kRanks; ++rank) {
       std::vector<std::unique_ptr<Rail>> rails;
       for (int rail = 0; rail < 2; ++rail) {
-        // Half of the seeds connect without librdmacm.
-        const auto ways =
-            GetParam() % 2 == 0 ? fake_verbs::Ways::Direct : fake_verbs::Ways::Manager;
+        // Half of the seeds connect without librdmacm; with it, as ALLRAIL_CONNECT=auto does.
+        const auto ways = GetParam() % 2 == 0 ? fake_verbs::Ways::Direct : fake_verbs::Ways::Both;
         VerbsRailOptions options = fake_verbs::rail_options(rail, ways);
         options.index = rail;
         options.rank = rank;

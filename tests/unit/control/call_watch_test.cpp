@@ -12,7 +12,9 @@ namespace {
 constexpr std::int64_t kWaitNs = 200;
 
 LocalProgress in_call(int rank, std::uint64_t sequence, std::uint64_t stamp, bool in = true) {
-  return {rank, LocalProgress::State::Active, in, sequence, stamp, sequence};
+  LocalProgress progress{rank, LocalProgress::State::Active, in, sequence, stamp, sequence};
+  progress.remember(sequence, stamp);
+  return progress;
 }
 
 TEST(CallWatchTest, only_long_waits_are_told_and_equal_ones_once) {
@@ -49,6 +51,15 @@ TEST(CallWatchTest, a_rank_that_left_the_call_is_compared_too) {
   const std::vector<LocalProgress> ranks{in_call(0, 9, 77), in_call(1, 9, 78, false)};
   watch.observe(ranks, 0);
   EXPECT_TRUE(watch.observe(ranks, kWaitNs).has_value());
+}
+
+TEST(CallWatchTest, a_rank_that_is_ahead_is_compared_by_its_earlier_calls) {
+  CallWatch watch(kWaitNs);
+  LocalProgress ahead = in_call(1, 11, 80);
+  ahead.remember(9, 78);
+  watch.observe(std::vector<LocalProgress>{ahead}, 0);
+  EXPECT_TRUE(watch.compare(std::vector<Wait>{{5, 9, 77}}).has_value());
+  EXPECT_FALSE(watch.compare(std::vector<Wait>{{5, 9, 78}, {6, 10, 3}, {7, 12, 4}}).has_value());
 }
 
 TEST(CallWatchTest, waits_of_another_node_are_compared) {

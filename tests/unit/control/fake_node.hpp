@@ -38,6 +38,7 @@ class SegmentNode : public LocalNode {
       progress[index].sequence = call.sequence;
       progress[index].stamp = call.stamp;
       progress[index].last = call.sequence;
+      progress[index].remember(call.sequence, call.stamp);
     }
   }
 

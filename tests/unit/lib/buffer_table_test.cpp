@@ -1,8 +1,12 @@
 // What memory of a call is a Buffer's, and what is left when either end is gone.
 #include "lib/buffer_table.hpp"
 
+#include <random>
+#include <string>
+
 #include <gtest/gtest.h>
 
+#include "shm/segment.hpp"
 #include "transport/fake/fake_network.hpp"
 
 namespace allrail {
@@ -13,8 +17,10 @@ constexpr std::uint64_t kBytes = 10'000;
 BufferTable::Entry make_entry(transport::Fabric& fabric, bool registered = true) {
   BufferTable::Entry entry;
   entry.memory = shm::SharedMemory::create("", kBytes + 5000);
-  entry.memory.take(0, kBytes + 5000);
-  entry.mine = entry.memory.bytes().first(kBytes);
+  entry.memory.take_own(0, kBytes + 5000);
+  entry.mine = entry.memory.own().first(kBytes);
+  static std::uint64_t allocations = 0;
+  entry.number = ++allocations;
   entry.registered = registered;
   if (registered) entry.window = fabric.register_window(entry.mine);
   return entry;
@@ -106,6 +112,77 @@ TEST_F(BufferTableTest, ANodeBufferCountsWhereItsKeysAre) {
   table_->add(std::move(entry));
   EXPECT_EQ(table_->registered_bytes(), 0U);
   table_->remove(begin);
+}
+
+/// Two ranks of one node, each with a table.
+class SharedParts : public testing::Test {
+ protected:
+  BufferTable::Entry entry_of(shm::SharedMemory memory, std::uint64_t offset,
+                              std::uint64_t bytes) const {
+    BufferTable::Entry entry;
+    entry.memory = std::move(memory);
+    entry.memory.take_own(offset, bytes);
+    entry.mine = entry.memory.own();
+    entry.registered = true;
+    entry.number = number_;
+    return entry;
+  }
+  void allocate(std::uint64_t of_one, std::uint64_t of_other) {
+    const std::string name = shm::NodeSegment::make_name(std::random_device{}());
+    shm::SharedMemory memory = shm::SharedMemory::create(name, 2 * kPart);
+    BufferTable::Entry other =
+        entry_of(shm::SharedMemory::attach(name, 2 * kPart), kPart, of_other);
+    memory.unlink();
+    BufferTable::Entry one = entry_of(std::move(memory), 0, of_one);
+    begin_of_one_ = one.mine.data();
+    begin_of_other_ = other.mine.data();
+    one_.add(std::move(one));
+    other_.add(std::move(other));
+  }
+
+  static constexpr std::uint64_t kPart = 8192;
+  std::uint64_t number_ = 7;
+  EntryGate gate_;
+  BufferTable one_{gate_, nullptr, nullptr, 2};
+  BufferTable other_{gate_, nullptr, nullptr, 2};
+  std::byte* begin_of_one_ = nullptr;
+  std::byte* begin_of_other_ = nullptr;
+};
+
+TEST_F(SharedParts, WhatOneNamesTheOtherFinds) {
+  allocate(5000, 6000);
+  begin_of_other_[1234] = std::byte{5};
+  const coll::SharedPlace place = other_.place_of({begin_of_other_ + 1234, 10});
+  EXPECT_EQ(place.buffer, 7U);
+  EXPECT_EQ(place.offset, kPart + 1234);
+  EXPECT_EQ(one_.parts_of(7)[place.offset], std::byte{5});
+  EXPECT_EQ(one_.parts_of(7).size(), 2 * kPart);
+  EXPECT_TRUE(one_.parts_of(8).empty());
+  EXPECT_EQ(one_.place_of({begin_of_other_, 1}).buffer, 0U) << "it is the other's";
+}
+
+TEST_F(SharedParts, StayUntilAllHaveEndedTheirs) {
+  allocate(5000, 6000);
+  begin_of_other_[0] = std::byte{5};
+  one_.remove(begin_of_one_);
+  EXPECT_EQ(one_.place_of({begin_of_one_, 1}).buffer, 0U);
+  ASSERT_EQ(one_.parts_of(7).size(), 2 * kPart);
+  EXPECT_EQ(one_.parts_of(7)[kPart], std::byte{5});
+  other_.remove(begin_of_other_);
+  EXPECT_TRUE(other_.parts_of(7).empty());
+  number_ = 8;
+  allocate(1, 1);
+  EXPECT_TRUE(one_.parts_of(7).empty()) << "it is kept for ever";
+  EXPECT_FALSE(one_.parts_of(8).empty());
+}
+
+TEST_F(SharedParts, ARankWithoutAPartFindsThoseOfOthers) {
+  allocate(0, 6000);
+  begin_of_other_[0] = std::byte{5};
+  ASSERT_EQ(one_.parts_of(7).size(), 2 * kPart);
+  EXPECT_EQ(one_.parts_of(7)[kPart], std::byte{5});
+  other_.remove(begin_of_other_);
+  EXPECT_TRUE(other_.parts_of(7).empty());
 }
 
 TEST_F(BufferTableTest, TheMemoryOutlivesTheCommunicator) {

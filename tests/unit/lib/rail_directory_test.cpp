@@ -19,6 +19,7 @@ std::vector<Card> cards_of(int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     Card& card = cards[static_cast<std::size_t>(rank)];
     card.host = "host" + std::to_string(rank);
+    card.place = {static_cast<std::uint8_t>(rank), 1, 2};
     for (int rail = 0; rail < rank; ++rail) {
       card.rail_ends.emplace_back().name = "rail" + std::to_string(rail);
       card.rail_addresses.push_back(
@@ -44,6 +45,12 @@ TEST(RailDirectory, GivesBackTheRailsOfEveryRank) {
         EXPECT_EQ(rails.ends[i].name, card.rail_ends[i].name);
       }
     }
+    const auto places = directory.places(ranks);
+    ASSERT_EQ(places.size(), cards.size());
+    for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+      EXPECT_EQ(places[rank], cards[rank].place);
+    }
+    EXPECT_TRUE(directory.places(1'000'000).empty());
     EXPECT_THROW(directory.rails_of(-1), Error);
     EXPECT_THROW(directory.rails_of(ranks), Error);
     EXPECT_THROW(directory.rails_of(1'000'000), Error);

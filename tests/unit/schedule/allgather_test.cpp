@@ -25,13 +25,16 @@ TEST(AllgatherTable, NamesEveryAlgorithmOnce) {
   for (const Algorithm& algorithm : algorithms()) {
     EXPECT_TRUE(names.emplace(algorithm.name).second) << algorithm.name;
     EXPECT_EQ(find_algorithm(algorithm.name), &algorithm);
-    EXPECT_EQ(algorithm.level == Level::Smp, algorithm.name.starts_with("smp-"));
+    EXPECT_EQ(algorithm.level != Level::Flat, algorithm.name.starts_with("smp-"));
     EXPECT_FALSE(algorithm.description.empty());
   }
   EXPECT_EQ(names,
             (std::set<std::string>{"bruck", "direct", "recursive-doubling", "ring", "smp-bruck",
                                    "smp-direct", "smp-direct-gather-broadcast",
-                                   "smp-gather-broadcast", "smp-recursive-doubling", "smp-ring"}));
+                                   "smp-gather-broadcast", "smp-multi-leader-recursive-doubling",
+                                   "smp-multi-leader-recursive-doubling-point-to-point",
+                                   "smp-multi-leader-ring", "smp-multi-leader-ring-point-to-point",
+                                   "smp-recursive-doubling", "smp-ring"}));
   EXPECT_EQ(find_algorithm("linear"), nullptr);
 }
 

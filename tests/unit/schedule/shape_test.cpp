@@ -1,6 +1,9 @@
 #include "coll/schedule/shape.hpp"
 
+#include <algorithm>
+#include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -24,32 +27,85 @@ TEST(NodeMap, RefusesGapsNegativeNodesAndNoRanks) {
   EXPECT_THROW(NodeMap(std::vector<int>{}), std::invalid_argument);
 }
 
-TEST(Shape, HasNoMoreLanesThanTheSmallestNodeHasRanks) {
-  EXPECT_EQ(uniform_shape(NodeMap({0, 0, 0, 1, 1}), 8, 1, 4).lanes(), 2);
+TEST(Shape, HasAsManyLanesOnSmallNodesAsOnLargeOnes) {
+  EXPECT_EQ(uniform_shape(NodeMap({0, 0, 0, 1, 1}), 8, 1, 4).lanes(), 3) << "the largest node's";
   EXPECT_EQ(uniform_shape(NodeMap({0, 0, 0, 1, 1}), 8, 1, 1).lanes(), 1);
   EXPECT_EQ(uniform_shape(NodeMap({0, 0, 0}), 8, 1, 3).lanes(), 1) << "nobody to talk to";
 }
 
+/// Two nodes: this many ranks on node 0, `size` on node 1.
+Shape two_nodes(int other_size, int size, int leaders) {
+  std::vector<int> node_of(static_cast<std::size_t>(other_size), 0);
+  node_of.resize(static_cast<std::size_t>(other_size + size), 1);
+  return uniform_shape(NodeMap(node_of), 8, 1, leaders);
+}
+
 TEST(Shape, GroupsPartitionEveryNode) {
   for (int size = 1; size <= 24; ++size) {
-    for (int leaders = 1; leaders <= size; ++leaders) {
-      std::vector<int> node_of(size, 0);
-      node_of.resize(2 * size, 1);
-      const Shape shape = uniform_shape(NodeMap(node_of), 8, 1, leaders);
-      int next = 0;
+    for (int leaders = 1; leaders <= 24; ++leaders) {
+      const Shape shape = two_nodes(24, size, leaders);
+      ASSERT_EQ(shape.lanes(), leaders);
+      const GroupTable groups(shape);
+      int next = 24;
       for (int lane = 0; lane < leaders; ++lane) {
-        const Group group = shape.group(1, lane);
-        EXPECT_EQ(group.first, next);
-        EXPECT_GE(group.count, size / leaders);
-        EXPECT_LE(group.count, (size + leaders - 1) / leaders);
-        for (int local = group.first; local < group.first + group.count; ++local) {
-          EXPECT_EQ(shape.lane_of_local(1, local), lane) << size << " " << leaders << " " << local;
+        const auto ranks = groups.ranks(1, lane);
+        EXPECT_GE(static_cast<int>(ranks.size()), size / leaders);
+        EXPECT_LE(static_cast<int>(ranks.size()), (size + leaders - 1) / leaders);
+        for (const int rank : ranks) {
+          EXPECT_EQ(rank, next++);
+          EXPECT_EQ(shape.lane_of(rank), lane) << size << " " << leaders << " " << rank;
         }
-        next += group.count;
+        const int leader = shape.leader(1, lane);
+        ASSERT_GE(leader, 0);
+        ASSERT_LT(leader, size);
+        EXPECT_TRUE(ranks.empty() || ranks.front() == 24 + leader);
       }
-      EXPECT_EQ(next, size);
+      EXPECT_EQ(next, 24 + size);
     }
   }
+}
+
+TEST(Shape, GroupsAsItIsTold) {
+  Shape shape = two_nodes(3, 1, 2);
+  auto grouping = std::make_shared<Grouping>();
+  grouping->lanes = 2;
+  grouping->lane_of = {1, 0, 1, 1};
+  grouping->leaders = {1, 2, 0, 0};
+  shape.grouping = grouping;
+  EXPECT_NO_THROW(check_shape(shape, 0));
+  const GroupTable groups(shape);
+  EXPECT_TRUE(std::ranges::equal(groups.ranks(0, 0), std::vector<int>{1}));
+  EXPECT_TRUE(std::ranges::equal(groups.ranks(0, 1), std::vector<int>{0, 2}));
+  EXPECT_TRUE(groups.ranks(1, 0).empty());
+  EXPECT_TRUE(std::ranges::equal(groups.ranks(1, 1), std::vector<int>{3}));
+  EXPECT_EQ(shape.leader(0, 1), 2);
+  EXPECT_EQ(shape.leader(1, 1), 0) << "it leads both";
+}
+
+TEST(Shape, RefusesAGroupingThatDoesNotFit) {
+  const auto refused = [](auto change) {
+    Shape shape = two_nodes(3, 1, 2);
+    Grouping grouping{2, {1, 0, 1, 1}, {1, 2, 0, 0}};
+    change(grouping);
+    shape.grouping = std::make_shared<Grouping>(grouping);
+    try {
+      check_shape(shape, 0);
+    } catch (const std::invalid_argument&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused([](Grouping&) {}));
+  EXPECT_TRUE(refused([](Grouping& grouping) { grouping.lane_of.pop_back(); }));
+  EXPECT_TRUE(refused([](Grouping& grouping) { grouping.lane_of[0] = 2; }));
+  EXPECT_TRUE(refused([](Grouping& grouping) { grouping.leaders.pop_back(); }));
+  EXPECT_TRUE(refused([](Grouping& grouping) { grouping.leaders[2] = 1; }));
+  EXPECT_TRUE(refused([](Grouping& grouping) { grouping.leaders[0] = -1; }));
+  EXPECT_TRUE(refused([](Grouping& grouping) { grouping.lanes = 0; }));
+  EXPECT_TRUE(refused([](Grouping& grouping) {
+    grouping.lanes = kMostLanes + 1;
+    grouping.leaders.assign(2 * (kMostLanes + 1), 0);
+  }));
 }
 
 TEST(Shape, PacksBlocksInRankOrder) {

@@ -85,6 +85,7 @@ TEST_F(OfferTest, WhatCannotBeIsNotBelieved) {
 RailAddress full_address() {
   RailAddress address;
   address.rail = 7;
+  address.mtu_code = 5;
   address.manager = parse_address("fd00::1");
   address.manager->port = 4711;
   for (const char* text : {"10.0.0.1", "10.0.0.2", "fd00::3", "127.0.0.1"}) {
@@ -110,9 +111,9 @@ TEST(RailAddress, NothingElseIsOne) {
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     EXPECT_FALSE(decode_rail_address(std::span(bytes).first(length))) << length;
   }
-  for (const std::size_t at : {0U, 2U, 3U}) {
+  for (const std::size_t at : {0U, 2U, 3U, 4U}) {
     std::vector<std::byte> changed = bytes;
-    changed[at] = std::byte{5};
+    changed[at] = std::byte{6};
     EXPECT_FALSE(decode_rail_address(changed)) << at;
   }
   std::vector<std::byte> longer = bytes;
@@ -135,6 +136,23 @@ TEST(CommonWay, IsTheSameAtBothEnds) {
   EXPECT_EQ(way(both, direct), Way::Direct);
   EXPECT_EQ(way(direct, direct), Way::Direct);
   EXPECT_EQ(way(manager, direct), Way::None);
+  RailAddress small = both;
+  small.mtu_code = 3;
+  EXPECT_EQ(way(both, small), Way::Direct) << "librdmacm would take one end's MTU for both";
+  EXPECT_EQ(way(small, manager), Way::None);
+  EXPECT_EQ(way(small, small), Way::Manager);
+}
+
+TEST(NextWay, IsTheOtherOneIfThereIsOne) {
+  RailAddress both = full_address();
+  RailAddress manager = full_address();
+  manager.side_channel.clear();
+  RailAddress small = full_address();
+  small.mtu_code = 3;
+  EXPECT_EQ(next_way(both, both, Way::Manager), Way::Direct);
+  EXPECT_EQ(next_way(both, both, Way::Direct), Way::Manager);
+  EXPECT_EQ(next_way(both, manager, Way::Manager), Way::Manager);
+  EXPECT_EQ(next_way(both, small, Way::Direct), Way::Direct);
 }
 
 }  // namespace

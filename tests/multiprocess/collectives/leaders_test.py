@@ -1,0 +1,134 @@
+"""Leaders of ranks that run on different sockets: of a machine that is described, with real cpus.
+
+hwloc reads four sockets of which cpu i is on socket i mod 4; ranks are bound to cpus 0 and 1.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+from support import RUN, Skip, environment, expect, job, main
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+MACHINE = os.path.join(FOLDER, "..", "..", "unit", "topology", "four_sockets_apart.xml")
+INFO = os.path.join(os.path.dirname(RUN), "..", "..", "perf", "allrail-info")
+# Of a described machine hwloc would not ask for bindings.
+DESCRIBED = {"HWLOC_XMLFILE": os.path.abspath(MACHINE), "HWLOC_THISSYSTEM": "1"}
+BIND = ("sh", "-c", 'exec taskset -c $(((PMIX_RANK + %s) %% 2)) "$@"', "sh")
+ALGORITHMS = (
+    "auto",
+    "smp-bruck",
+    "smp-direct",
+    "smp-direct-gather-broadcast",
+    "smp-multi-leader-recursive-doubling",
+    "smp-multi-leader-recursive-doubling-point-to-point",
+    "smp-multi-leader-ring",
+    "smp-multi-leader-ring-point-to-point",
+    "smp-recursive-doubling",
+    "smp-ring",
+)
+
+
+def bound(shift=0):
+    if not {0, 1} <= os.sched_getaffinity(0):
+        raise Skip("cpus 0 and 1 are needed")
+    return [*BIND[:2], BIND[2] % shift, BIND[3]]
+
+
+def grid(ranks, nodes, policy, every, **env):
+    words = {
+        "algorithms": ",".join(ALGORITHMS),
+        "sizes": "0,7,100,4096,70000,300001",
+        "ports": "1,2",
+        "leaders": "0,1,2,4",
+        "every": every,
+    }
+    result = job(
+        ranks,
+        nodes,
+        "grid",
+        *("%s=%s" % pair for pair in words.items()),
+        wrapper=bound(),
+        env={**DESCRIBED, "ALLRAIL_LEADER_POLICY": policy, **env},
+    )
+    what = "%d ranks on nodes %s, policy %s" % (ranks, nodes, policy)
+    expect(result.code == 0 and "grid done" in result.out, what, result)
+    print("%s: %.1f s, %s" % (what, result.seconds, result.out.strip()))
+
+
+def test_leaders_by_policy():
+    for policy in ("near", "socket", "packed"):
+        grid(8, "2", policy, 23)
+
+
+def test_leaders_on_uneven_nodes():
+    grid(7, "4+1+2", "socket", 29)
+    grid(7, "cyclic:3", "near", 31)
+
+
+def test_leaders_with_little_memory():
+    grid(8, "2", "socket", 37, ALLRAIL_NODE_MEMORY="1M")
+
+
+def imagined(name, *words):
+    """The ranks that lead each node of a described machine."""
+    path = os.path.abspath(os.path.join(FOLDER, "..", "..", "unit", "topology", name + ".xml"))
+    result = subprocess.run(
+        [INFO, "leaders", "--topology", path, *words],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+    )
+    text = result.stdout.decode()
+    if result.returncode != 0:
+        return text
+    return [
+        [int(rank) for rank in re.findall(r"leader \d+: rank (\d+): \S", node)]
+        for node in re.split(r"^node \d+$", text, flags=re.MULTILINE)[1:]
+    ]
+
+
+def test_leaders_are_imagined():
+    cases = (
+        (("four_sockets_apart",), [[0, 8]]),
+        (("four_sockets_apart", "--leader-policy", "socket"), [[0, 4, 8, 12]]),
+        (("four_sockets_apart", "--leader-policy", "packed"), [[0, 1, 2, 3]]),
+        (("four_sockets_apart", "--rails", "0000:85:00.0"), [[8]]),
+        (("four_sockets_together", "--leaders", "1"), [[4]]),
+        (("four_sockets_unknown",), [[0, 4, 8, 12]]),
+        (("four_sockets_apart", "--ranks", "18", "--nodes", "16+2"), [[0, 8], [16, 17]]),
+    )
+    for words, leaders in cases:
+        found = imagined(*words)
+        if found != leaders:
+            raise AssertionError("%s: %s instead of %s" % (words, found, leaders))
+    for words, text in (
+        (("nowhere",), "is no machine that hwloc can read"),
+        (("four_sockets_apart", "--rails", "mlx5_7"), "no device 'mlx5_7'"),
+    ):
+        found = imagined(*words)
+        if text not in found:
+            raise AssertionError("%s: %s" % (words, found))
+
+
+def test_leaders_are_explained():
+    command = [RUN, "-n", "6", "--nodes", "4+2", *bound(shift=1), INFO, "leaders"]
+    result = subprocess.run(
+        [*command, "--leader-policy", "socket"],
+        env=environment(ALLRAIL_RAILS="127.0.0.1", **DESCRIBED),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+    )
+    text = result.stdout.decode()
+    # Rank 0 is on cpu 1, and so on socket 1: the leader of socket 0 is the rank after it.
+    leads = re.findall(r"leader (\d+): rank (\d+): .*\n +group: ranks (.*)", text)
+    expected = [("0", "1", "1, 3"), ("1", "0", "0, 2"), ("0", "5", "5"), ("1", "4", "4")]
+    if result.returncode != 0 or leads != expected:
+        raise AssertionError("leaders %s of exit code %s:\n%s" % (leads, result.returncode, text))
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

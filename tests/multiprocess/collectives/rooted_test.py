@@ -1,0 +1,72 @@
+"""Every byte of gather, scatter, broadcast and alltoall, in all their forms."""
+
+import sys
+
+from correctness_test import MAPS, SETTINGS
+from support import LONG, expect, job, main, seeds
+
+
+def grid(ranks, nodes, every, env=None, **words):
+    values = {"every": 1 if LONG else every, "first": ranks, **words}
+    result = job(ranks, nodes, "rooted-grid", *("%s=%s" % pair for pair in values.items()), env=env)
+    what = "%d ranks on nodes %s, settings %s, every %d" % (ranks, nodes, env, every)
+    expect(result.code == 0 and "rooted-grid done" in result.out, what, result)
+    print("%s: %.1f s, %s" % (what, result.seconds, result.out.strip()))
+
+
+def test_rooted_one_node():
+    for ranks, every in ((1, 3), (2, 3), (3, 5), (5, 7)):
+        grid(ranks, None, every)
+
+
+def test_rooted_one_rank_per_node():
+    for ranks, every in ((2, 3), (3, 5), (5, 11)):
+        grid(ranks, str(ranks), every)
+
+
+def test_rooted_shared_nodes():
+    for ranks, nodes, every in (
+        (4, "2", 7),
+        (6, "3+1+2", 11),
+        (6, "0,1,0,2,1,1", 11),
+        (9, "cyclic:4", 19),
+        (12, "5", 37),
+    ):
+        grid(ranks, nodes, every)
+
+
+def test_rooted_local_puts_by_rail():
+    for ranks, nodes, every in ((3, None, 7), (6, "3+1+2", 17)):
+        grid(ranks, nodes, every, env={"ALLRAIL_LOCAL_PUTS": "rail"})
+
+
+def test_rooted_little_memory():
+    """Blocks that are cut into slices."""
+    for ranks, nodes, every in ((3, "3", 5), (4, "2", 5), (4, None, 5)):
+        grid(ranks, nodes, every, env={"ALLRAIL_NODE_MEMORY": "1M"}, sizes="100000,700001")
+
+
+def sequences(first, step):
+    for seed in seeds(24, 240):
+        if len(seeds(24, 240)) > 1 and seed % step != first:
+            continue
+        ranks, nodes = MAPS[seed % len(MAPS)]
+        settings = SETTINGS[seed % len(SETTINGS)]
+        words = ("rooted-sequence", "seed=%d" % seed, "calls=%d" % (300 if LONG else 80))
+        result = job(ranks, nodes, *words, env=settings, limit=100)
+        what = "seed %d: %d ranks on nodes %s, settings %s" % (seed, ranks, nodes, settings)
+        done = "rooted-sequence done, seed %d\n" % seed in result.out
+        expect(result.code == 0 and done, what, result)
+        print("%s: %.1f s" % (what, result.seconds), flush=True)
+
+
+def test_rooted_sequences_a():
+    sequences(0, 2)
+
+
+def test_rooted_sequences_b():
+    sequences(1, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))
