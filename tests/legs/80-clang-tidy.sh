@@ -3,8 +3,7 @@
 # from the last commit or were changed by it, six at most: a file takes several seconds.
 # Limit: 1200 s
 . tests/legs/common.sh
-export CXX="ccache clang++"
-try "configure" configure build-clang -Dtests=true -Dbuildtype=debugoptimized
+try "configure" configure_clang || exit 0
 sources=('lib/*.cpp' 'transport/*.cpp' 'shm/*.cpp' 'coll/*.cpp' 'launcher/*.cpp' 'perf/*.cpp')
 if [ "$ALLRAIL_CHECK_LONG" = yes ]; then
   mapfile -t files < <(git ls-files --cached --others --exclude-standard "${sources[@]}")

@@ -39,14 +39,22 @@ try() {
   return 1
 }
 
+# Line tables are all that traces need: with full debug information a third of a build's time goes
+# into it.
 configure() {
   local build=$1
   shift
   if [ -e "$build/build.ninja" ]; then
-    meson configure "$build" "$@"
+    meson configure "$build" -Dcpp_args=-g1 "$@"
   else
-    meson setup "$build" "$@"
+    meson setup "$build" -Dcpp_args=-g1 "$@"
   fi
+}
+
+# The one build by clang, for every leg that needs one.
+configure_clang() {
+  CXX="ccache clang++" CC="ccache clang" configure build-clang -Dtests=true -Dfuzz=true \
+    -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false
 }
 
 # run_tests BUILD [SUITE...]: builds what the suites need, runs them, records every test case. The

@@ -189,11 +189,14 @@ void VerbsRail::connect(int peer, std::span<const std::byte> address) {
                          name(), peer);
   }
   const Way way = common_way(my_address(), *remote);
-  if (way == Way::None && my_address().mtu_code != remote->mtu_code) {
+  const bool settles_but_mtu = my_address().manager && remote->manager &&
+                               my_address().mtu_code != remote->mtu_code;
+  if (way == Way::None && settles_but_mtu) {
     base::fail_with_peer(
         Code::Mismatch, peer,
         "rail {} has an MTU of {} bytes and rank {}'s of {}, which librdmacm does not settle; give "
-        "both interfaces the same MTU, or leave ALLRAIL_CONNECT at auto on all hosts",
+        "both interfaces the same MTU, choose others with ALLRAIL_RAILS, or leave ALLRAIL_CONNECT "
+        "at auto on all hosts",
         name(), mtu_bytes(mtu_code_), peer, mtu_bytes(remote->mtu_code));
   }
   if (way == Way::None) {

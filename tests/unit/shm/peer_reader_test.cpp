@@ -74,7 +74,9 @@ TEST_F(PeerReaderTest, SaysWhatFailed) {
 TEST_F(PeerReaderTest, AProcessThatHasEndedIsNotThere) {
   end_child();
   std::vector<unsigned char> got(10);
-  EXPECT_EQ(read(address_of(theirs_.data()), got), ESRCH);
+  const int error_number = read(address_of(theirs_.data()), got);
+  if (error_number == EPERM || error_number == ENOSYS) GTEST_SKIP() << "it is forbidden here";
+  EXPECT_EQ(error_number, ESRCH);
 }
 
 }  // namespace
