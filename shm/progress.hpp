@@ -13,7 +13,9 @@ inline void enter_call(RankLine& line, std::uint64_t sequence, std::uint64_t sta
   // A reader that meets the new stamp also meets the 0, or the new number, when it looks again.
   line.sequence.store(0, std::memory_order_relaxed);
   line.stamp.store(stamp, std::memory_order_release);
-  line.recent[sequence % kRecentCalls].store(stamp, std::memory_order_relaxed);
+  // Likewise: who meets the stamp of this call there no longer meets the number of one before it
+  // (tests/model/call_line.pml).
+  line.recent[sequence % kRecentCalls].store(stamp, std::memory_order_release);
   line.entered_ns.store(now_ns, std::memory_order_relaxed);
   line.sequence.store(sequence, std::memory_order_release);
 }
@@ -39,7 +41,7 @@ inline CallProgress read_call(const RankLine& line) noexcept {
 /// The stamp of a call that the rank is in or was in not long ago; 0 where that is not known.
 inline std::uint64_t recent_stamp(const RankLine& line, std::uint64_t sequence) noexcept {
   const auto is_kept = [&](std::uint64_t newest) {
-    return sequence != 0 && sequence <= newest && newest - sequence < kRecentCalls - 1;
+    return sequence != 0 && sequence <= newest && newest - sequence < kRecentCalls;
   };
   if (!is_kept(line.sequence.load(std::memory_order_acquire))) return 0;
   const std::uint64_t stamp = line.recent[sequence % kRecentCalls].load(std::memory_order_acquire);
