@@ -7,6 +7,7 @@
 
 #include "coll/allgather/allgather.hpp"
 #include "coll/alltoall/alltoall.hpp"
+#include "coll/barrier/barrier.hpp"
 #include "coll/broadcast/broadcast.hpp"
 #include "coll/gather/gather.hpp"
 #include "coll/scatter/scatter.hpp"
@@ -139,6 +140,25 @@ class AlltoallRecipe final : public Recipe {
   schedule::PairShape shape_;
 };
 
+class BarrierRecipe final : public Recipe {
+ public:
+  BarrierRecipe(const PlanRequest& request, const Roster& roster)
+      : roster_(roster), ports_(request.ports) {}
+  std::uint32_t algorithm() const override { return 0; }
+  bool is_uniform() const override { return true; }
+  schedule::Schedule make(std::uint64_t /*begin*/, std::uint64_t /*bytes*/) const override {
+    const auto shape = schedule::uniform_shape(roster_.map(), 0, ports_, 1);
+    return barrier::make_schedule(shape, roster_.rank());
+  }
+  std::uint64_t slot_bytes(std::uint64_t /*slice_bytes*/) const override {
+    return barrier::slot_bytes(roster_.nodes(), ports_);
+  }
+
+ private:
+  const Roster& roster_;
+  const int ports_;
+};
+
 }  // namespace
 
 std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster) {
@@ -155,6 +175,7 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
     case Operation::Alltoallv:
       return std::make_unique<AlltoallRecipe>(request, roster);
     case Operation::Barrier:
+      return std::make_unique<BarrierRecipe>(request, roster);
     case Operation::Allgather:
     case Operation::Allgatherv:
     case Operation::Allocate:
@@ -180,6 +201,7 @@ std::string_view algorithm_name(Operation operation, std::uint32_t row) noexcept
   if (collective == "scatter") return named(scatter::algorithms());
   if (collective == "broadcast") return named(broadcast::algorithms());
   if (collective == "alltoall") return named(alltoall::algorithms());
+  if (collective == "barrier") return row == 0 ? barrier::kAlgorithm : "an unknown algorithm";
   return named(allgather::algorithms());
 }
 
@@ -197,6 +219,7 @@ const char* collective_name(Operation operation) noexcept {
     case Operation::Alltoallv:
       return "alltoall";
     case Operation::Barrier:
+      return "barrier";
     case Operation::Allgather:
     case Operation::Allgatherv:
     case Operation::Allocate:

@@ -23,7 +23,7 @@ coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64
 
 }  // namespace
 
-coll::Selection select_for_barrier(const coll::Roster& roster, int rails) {
+coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
   return coll::select_allgather(facts_of(roster, rails, 0));
 }
 

@@ -22,6 +22,6 @@ coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster&
                                   const CallOptions& call);
 
 /// The table's choice for no bytes, whatever settings say of allgathers.
-coll::Selection select_for_barrier(const coll::Roster& roster, int rails);
+coll::Selection select_for_allocation(const coll::Roster& roster, int rails);
 
 }  // namespace allrail

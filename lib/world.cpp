@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "coll/allgather/allgather.hpp"
+#include "coll/barrier/barrier.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 #include "lib/overlap.hpp"
@@ -59,9 +60,12 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
                                                  const CallOptions& options) const {
   const std::uint64_t largest = *std::ranges::max_element(request.bytes);
   const auto operation = request.operation;
-  if (operation == coll::Operation::Barrier || operation == coll::Operation::Allocate) {
+  if (operation == coll::Operation::Barrier) {
+    request.algorithm = coll::barrier::kAlgorithm;
+    request.ports = coll::barrier::ports_for(roster_.nodes(), std::max(1, rail_count()));
+  } else if (operation == coll::Operation::Allocate) {
     // An allgather of next to nothing, whatever the settings ask of allgathers of the user.
-    request.algorithm = select_for_barrier(roster_, rail_count()).algorithm;
+    request.algorithm = select_for_allocation(roster_, rail_count()).algorithm;
   } else {
     check_range("ports", options.ports);
     check_range("leaders", options.leaders);
