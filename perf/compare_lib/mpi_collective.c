@@ -25,7 +25,11 @@ typedef struct {
   int (*receive_blocks)(const Call*);
   void (*run)(const Call*);
   int (*source)(const Call*, int block);  // the rank whose block ends up there
+  int (*number)(const Call*, int block);  // and which of its blocks
 } Collective;
+
+// Of a collective that has one.
+enum { kRoot = 0 };
 
 static int one_block(const Call* call) {
   (void)call;
@@ -34,9 +38,35 @@ static int one_block(const Call* call) {
 
 static int block_of_each_rank(const Call* call) { return call->ranks; }
 
+static int all_at_root(const Call* call) { return call->rank == kRoot ? call->ranks : 0; }
+
+static int one_at_root(const Call* call) { return call->rank == kRoot; }
+
+static int one_elsewhere(const Call* call) { return call->rank != kRoot; }
+
 static void run_allgather(const Call* call) {
   MPI_Allgather(call->send, call->bytes, MPI_BYTE, call->receive, call->bytes, MPI_BYTE,
                 MPI_COMM_WORLD);
+}
+
+static void run_gather(const Call* call) {
+  MPI_Gather(call->send, call->bytes, MPI_BYTE, call->receive, call->bytes, MPI_BYTE, kRoot,
+             MPI_COMM_WORLD);
+}
+
+static void run_scatter(const Call* call) {
+  MPI_Scatter(call->send, call->bytes, MPI_BYTE, call->receive, call->bytes, MPI_BYTE, kRoot,
+              MPI_COMM_WORLD);
+}
+
+static void run_broadcast(const Call* call) {
+  MPI_Bcast(call->rank == kRoot ? call->send : call->receive, call->bytes, MPI_BYTE, kRoot,
+            MPI_COMM_WORLD);
+}
+
+static void run_alltoall(const Call* call) {
+  MPI_Alltoall(call->send, call->bytes, MPI_BYTE, call->receive, call->bytes, MPI_BYTE,
+               MPI_COMM_WORLD);
 }
 
 static int rank_of_same_number(const Call* call, int block) {
@@ -44,8 +74,28 @@ static int rank_of_same_number(const Call* call, int block) {
   return block;
 }
 
+static int the_root(const Call* call, int block) {
+  (void)call, (void)block;
+  return kRoot;
+}
+
+static int its_only_one(const Call* call, int block) {
+  (void)call, (void)block;
+  return 0;
+}
+
+static int the_one_for_me(const Call* call, int block) {
+  (void)block;
+  return call->rank;
+}
+
 static const Collective kCollectives[] = {
-    {"allgather", one_block, block_of_each_rank, run_allgather, rank_of_same_number},
+    {"allgather", one_block, block_of_each_rank, run_allgather, rank_of_same_number, its_only_one},
+    {"gather", one_block, all_at_root, run_gather, rank_of_same_number, its_only_one},
+    {"scatter", all_at_root, one_block, run_scatter, the_root, the_one_for_me},
+    {"broadcast", one_at_root, one_elsewhere, run_broadcast, the_root, its_only_one},
+    {"alltoall", block_of_each_rank, block_of_each_rank, run_alltoall, rank_of_same_number,
+     the_one_for_me},
 };
 
 static double now_us(void) {
@@ -108,8 +158,8 @@ static long wrong_bytes(const Collective* collective, const Call* call, int seed
   collective->run(call);
   for (int block = 0; block < received; block++) {
     const unsigned char* from = call->receive + (size_t)block * (size_t)call->bytes;
-    const int source = collective->source(call, block), its_block = sent > 1 ? call->rank : 0;
-    for (int i = 0; i < call->bytes; i++) wrong += from[i] != pattern(source, its_block, i, seed);
+    const int source = collective->source(call, block), number = collective->number(call, block);
+    for (int i = 0; i < call->bytes; i++) wrong += from[i] != pattern(source, number, i, seed);
   }
   return wrong;
 }

@@ -37,7 +37,7 @@ def time_lines(samples: Samples, setting: Setting, mode: str) -> dict[str, Line]
         ]
         for library in samples.libraries(setting, mode)
     }
-    limits = [(size, rail_limit_us(setting, size)) for size in sizes]
+    limits = [(size, rail_limit_us(setting, size, samples.collective)) for size in sizes]
     if limits and setting.rates:
         lines["rail limit"] = [(size, Spread(limit, limit, limit)) for size, limit in limits]
     return lines
@@ -121,7 +121,8 @@ def draw(file: pathlib.Path, title: str, unit: str, chosen: list[Panel]) -> None
 def main(arguments: list[str]) -> None:
     source, folder = (pathlib.Path(argument) for argument in arguments)
     document = json.loads(source.read_text(encoding="utf-8"))
-    samples, name = Samples(document["results"]), document["context"]["collective"]
+    name = document["context"]["collective"]
+    samples = Samples(document["results"], name)
     for file, title, unit, lines_of in (
         ("times.svg", f"{name}: microseconds over bytes per rank", "us", time_lines),
         ("ratios.svg", f"{name}: the best peer's time over Allrail's", "ratio", ratio_lines),

@@ -23,9 +23,10 @@ HOW_TO_READ = (
     "receives into a `NodeBuffer`.",
     "Ratios are the best peer's time over Allrail's in the same repetition, median (least - most): "
     "above 1 Allrail is faster. The best peer is the one with the least median at that size.",
-    "Rail limit: (nodes - 1) x ranks per node x bytes / sum of the rail rates. Headers leave "
-    "95.6 % of it to the payload, and buckets that filled up between calls let isolated calls beat "
-    "it.",
+    "Rail limit: what the busiest node must receive or send / sum of the rail rates; for an "
+    "allgather (nodes - 1) x ranks per node x bytes. Headers leave 95.6 % of it to the payload, "
+    "and buckets that filled up between calls let isolated calls beat it. Collectives other than "
+    "allgather are held against it by the slowest rank.",
 )
 
 
@@ -103,7 +104,7 @@ def setting_table(samples: Samples, setting: Setting, mode: str) -> list[str]:
     ]
     for size in samples.sizes(setting.name, mode):
         at = (setting.name, mode, size)
-        limit = rail_limit_us(setting, size)
+        limit = rail_limit_us(setting, size, samples.collective)
         cells = [format_bytes(size), *([format_us(limit)] if limit is not None else [])]
         cells += [
             format_time(samples.spread(*at, library, MEAN), samples.spread(*at, library, SLOWEST))
@@ -152,7 +153,8 @@ def peer_lines(peers: dict) -> list[str]:
 
 
 def write_report(document: dict) -> str:
-    samples, context = Samples(document["results"]), document["context"]
+    context = document["context"]
+    samples = Samples(document["results"], context["collective"])
     lines = [f"# {context['collective'].capitalize()}: Allrail beside its peers", ""]
     lines += context_lines(context, document["failed"])
     for text in HOW_TO_READ:

@@ -27,7 +27,8 @@ class Spread:
 class Samples:
     """Times in microseconds by setting, mode, size, library and repetition."""
 
-    def __init__(self, samples: list[dict]):
+    def __init__(self, samples: list[dict], collective: str = "allgather"):
+        self.collective = collective
         self._times: dict[tuple, dict[int, dict]] = {}
         for sample in samples:
             key = (
@@ -81,8 +82,10 @@ class Samples:
 
     def share_of_limit(self, setting: Setting, mode: str, size: int, library: str) -> float | None:
         """The rail limit over the median call: 1 is what no algorithm can be better than."""
-        limit = rail_limit_us(setting, size)
-        spread = self.spread(setting.name, mode, size, library)
+        limit = rail_limit_us(setting, size, self.collective)
+        # Ranks that only send, or that receive first, are done long before the call is.
+        which = MEAN if self.collective == "allgather" else SLOWEST
+        spread = self.spread(setting.name, mode, size, library, which)
         return limit / spread.median if limit and spread else None
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from . import peers
-from .settings import MEMORY_OF, MODES, Setting, group_sizes
+from .settings import MEMORY_OF, MODES, ONLY_ALLGATHER, Setting, group_sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +45,8 @@ def say(text: str) -> None:
 def libraries_of(plan: Plan, setting: Setting, repetition: int) -> list[str]:
     """Another one begins in each repetition, so that none always follows the same neighbor."""
     chosen = [library for library in setting.libraries if library in plan.libraries]
+    if plan.collective != "allgather":
+        chosen = [library for library in chosen if library not in ONLY_ALLGATHER]
     first = repetition % max(1, len(chosen))
     return chosen[first:] + chosen[:first]
 

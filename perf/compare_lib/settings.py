@@ -3,7 +3,7 @@
 import dataclasses
 
 # What both measuring programs know; the first is measured unless --collective names another.
-COLLECTIVES = ("allgather",)
+COLLECTIVES = ("allgather", "gather", "scatter", "broadcast", "alltoall")
 MODES = ("isolated", "streaming")
 DEFAULT_SIZES = "8,64,256,1K,4K,16K,64K,256K,1M"
 SIZE_RANGES = (("8 B - 1 KiB", 1, 1 << 10), ("4 - 64 KiB", 4 << 10, 64 << 10)) + (
@@ -14,6 +14,8 @@ SIZE_RANGES = (("8 B - 1 KiB", 1, 1 << 10), ("4 - 64 KiB", 4 << 10, 64 << 10)) +
 MEMORY_OF = {"allrail": "ordinary", "allrail-buffer": "buffer", "allrail-node": "node"}
 PEERS = ("openmpi-ob1", "openmpi-ucx", "mpich")
 LIBRARIES = (*MEMORY_OF, *PEERS)
+# The kinds of memory that make a difference to an allgather are nothing special to the others.
+ONLY_ALLGATHER = ("allrail-buffer", "allrail-node")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +117,20 @@ def choose_settings(only: str) -> list[Setting]:
     ]
 
 
-def rail_limit_us(setting: Setting, size: int) -> float | None:
-    """Every node must receive the blocks of all ranks on the other nodes."""
+def rail_limit_us(setting: Setting, size: int, collective: str = "allgather") -> float | None:
+    """What the node must send or receive that has most of it, over its rails.
+
+    Blocks of all ranks on the other nodes: of an allgather on every node, of a gather or scatter at
+    the root, of an alltoall for each rank of the node; of a broadcast only the data.
+    """
     if setting.rates is None:
         return None
-    incoming = (setting.hosts - 1) * setting.per_host * size
-    return incoming / (sum(setting.rates) * 1e6 / 8) * 1e6
+    blocks = (setting.hosts - 1) * setting.per_host
+    if collective == "alltoall":
+        blocks *= setting.per_host
+    if collective == "broadcast":
+        blocks = 1
+    return blocks * size / (sum(setting.rates) * 1e6 / 8) * 1e6
 
 
 def iterations_for(setting: Setting, mode: str, size: int) -> int:

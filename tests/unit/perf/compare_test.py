@@ -78,6 +78,13 @@ class Statistics(unittest.TestCase):
     def test_rail_limit(self):
         self.assertAlmostEqual(settings.rail_limit_us(SHAPED_X1, 1 << 20), 25165.8, places=1)
         self.assertIsNone(settings.rail_limit_us(NODE2, 1 << 20))
+        for collective, of_allgather in (("gather", 1), ("broadcast", 1 / 3), ("alltoall", 1)):
+            limit = settings.rail_limit_us(SHAPED_X1, 1 << 20, collective)
+            self.assertAlmostEqual(limit, of_allgather * 25165.824, places=1)
+        shared = settings.SETTINGS["shaped-x2"]
+        self.assertEqual(
+            settings.rail_limit_us(shared, 64, "alltoall"), 2 * settings.rail_limit_us(shared, 64)
+        )
         samples = Samples(sample("allrail", [50331.6], 1 << 20, "shaped-x1"))
         share = samples.share_of_limit(SHAPED_X1, "isolated", 1 << 20, "allrail")
         self.assertAlmostEqual(share, 0.5, places=4)
@@ -292,6 +299,10 @@ class Launches(unittest.TestCase):
         plan = self.plan(modes=("isolated",), libraries=("mpich",))
         launches = run.plan_launches(plan, NODE2, 1, done)
         self.assertEqual([launch.sizes for launch in launches], [[64], [1 << 20]])
+
+    def test_kinds_of_memory_are_those_of_allgathers(self):
+        launches = run.plan_launches(self.plan(collective="gather"), NODE2, 0, set())
+        self.assertEqual({one.library for one in launches}, {"allrail", "openmpi-ob1", "mpich"})
 
     def test_iterations_may_be_told(self):
         launches = run.plan_launches(self.plan(iterations=7), NODE2, 0, set())
