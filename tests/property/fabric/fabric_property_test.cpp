@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/base/log.hpp"
+#include "tests/property/effort.hpp"
 #include "tests/property/fabric/traffic.hpp"
 #include "tests/property/fabric/world.hpp"
 #include "transport/striping.hpp"
@@ -17,7 +18,7 @@
 namespace allrail::transport {
 
 std::uint64_t only_seed = 0;
-std::uint64_t run_count = 3000;
+std::uint64_t run_count = 3000 / property::kOneOf;
 
 namespace {
 

@@ -13,6 +13,7 @@
 #include "coll/allgather/allgather.hpp"
 #include "coll/schedule/replay.hpp"
 #include "coll/schedule/shape.hpp"
+#include "tests/property/effort.hpp"
 
 // Random shapes for the property tests. Everything comes from one seed, so that a failure can be
 // repeated from what it prints.
@@ -24,6 +25,8 @@ inline void PrintTo(const Algorithm& algorithm, std::ostream* out) { *out << alg
 }  // namespace allrail::coll::allgather
 
 namespace allrail::schedule::testing {
+
+using property::kOneOf;
 
 class Generator {
  public:

@@ -48,7 +48,7 @@ TEST(RootedReplay, EveryCombinationUpToSixRanks) {
 }
 
 TEST(RootedReplay, SampledUpTo64Ranks) {
-  for (int ranks = 7; ranks <= 64; ranks += 3) {
+  for (int ranks = 7; ranks <= 64; ranks += 3 * kOneOf) {
     for (int ports = 1; ports <= 8; ++ports) {
       const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 100 + ports;
       Generator generator(seed);

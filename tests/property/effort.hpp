@@ -1,0 +1,19 @@
+#pragma once
+
+// How much a property test tries. Sanitizers look at memory and make everything many times slower;
+// whether every case is right is for the builds without them.
+namespace allrail::property {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int kOneOf = 7;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr int kOneOf = 7;
+#else
+inline constexpr int kOneOf = 1;
+#endif
+#else
+inline constexpr int kOneOf = 1;
+#endif
+
+}  // namespace allrail::property
