@@ -76,8 +76,8 @@ const Table& gather_and_scatter_cases() {
        }},
       {"gather-overlap",
        [](Case& c) {
-         const auto mine = std::span(c.receive).subspan(c.me * kBytes + 1, kBytes);
-         c.odd&& c.me == kRoot ? c.communicator.gather(mine, c.receive, kRoot)
+         const auto overlapping = std::span(c.receive).subspan(kRoot * kBytes + 1, kBytes);
+         c.odd&& c.me == kRoot ? c.communicator.gather(overlapping, c.receive, kRoot)
                                : c.communicator.gather(c.send, c.receive, kRoot);
          c.communicator.barrier();
        }},
