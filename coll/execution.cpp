@@ -15,6 +15,8 @@ using schedule::StepKind;
 namespace {
 // A quarter of the small ring, so that counts are never older than a ring can bear.
 constexpr std::uint64_t kHeadersEvery = 4;
+static_assert(schedule::kLineStride == sizeof(shm::Flag) &&
+              schedule::kLineBytes == shm::kFlagPayloadBytes);
 }  // namespace
 
 Execution::Execution(ExecutionContext& context) : context_(context), team_(context.team) {}
@@ -107,6 +109,11 @@ inline bool Execution::slot_free() {
   return true;
 }
 
+/// What local rank 0 tells with its flag of this call; the lines of the others follow.
+inline std::byte* Execution::lines() const {
+  return team_.segment->flag(call_.slot.number, 0).payload;
+}
+
 inline const std::byte* Execution::source(Memory memory, std::uint64_t offset) const {
   switch (memory) {
     case Memory::Send:
@@ -115,12 +122,15 @@ inline const std::byte* Execution::source(Memory memory, std::uint64_t offset) c
       return call_.buffers.receive + offset;
     case Memory::Slot:
       return slot_ + offset;
+    case Memory::Lines:
+      return lines() + offset;
   }
   return nullptr;
 }
 
 inline std::byte* Execution::target(Memory memory, std::uint64_t offset) const {
-  return memory == Memory::Slot ? slot_ + offset : call_.buffers.receive + offset;
+  if (memory == Memory::Receive) return call_.buffers.receive + offset;
+  return (memory == Memory::Slot ? slot_ : lines()) + offset;
 }
 
 inline void Execution::copy(const Step& step) {

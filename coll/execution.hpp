@@ -111,6 +111,7 @@ class Execution {
   void note_all_headers();
   bool header_matches(const schedule::Step& step);
   const ReadyToken* token_of(int peer);
+  std::byte* lines() const;
   const std::byte* source(schedule::Memory memory, std::uint64_t offset) const;
   std::byte* target(schedule::Memory memory, std::uint64_t offset) const;
 

@@ -123,6 +123,10 @@ CallPlan::~CallPlan() = default;
 CallPlan::Way CallPlan::choose_way(const PlanRequest& request, const schedule::NodeMap& map,
                                    const PlanLimits& limits) const {
   if (recipe_) return Way::ThroughSlots;
+  if (map.nodes() == 1 && algorithm_.level == allgather::Level::Smp &&
+      !is_node_shared(request.memory) && largest_block_ <= schedule::kLineBytes) {
+    return Way::InLines;
+  }
   if (reads_from_peers(request, map, limits)) return Way::FromPeers;
   if (!is_node_shared(request.memory)) {
     return goes_straight(request, map, limits) ? Way::Straight : Way::ThroughSlots;
@@ -178,7 +182,7 @@ std::uint64_t CallPlan::slot_bytes_for(const schedule::NodeMap& map,
                                        std::uint64_t slice_bytes) const {
   if (recipe_) return recipe_->slot_bytes(slice_bytes);
   if (zero_copy()) return kTokenBytes * static_cast<std::uint64_t>(map.nodes() + 1);
-  if (way_ == Way::WithinNode || way_ == Way::FromPeers) return 0;
+  if (way_ == Way::WithinNode || way_ == Way::FromPeers || way_ == Way::InLines) return 0;
   std::vector<std::uint64_t> bytes(blocks_);
   for (auto& block : bytes) block = std::min(block, slice_bytes);
   auto shape = schedule::packed_shape(map, std::move(bytes), ports_, leaders_);
@@ -271,6 +275,8 @@ schedule::Schedule CallPlan::make_schedule(const schedule::NodeMap& map,
       return with_ready_tokens(
           allgather::make_node_shared_schedule(algorithm_, shape, rank, kLargestPutBytes), map,
           rank);
+    case Way::InLines:
+      return schedule::lower_in_lines(shape, rank);
     case Way::FromPeers: {
       const bool in_result = description_.memory == MemoryKind::Buffer && !send_is_mapped_;
       return schedule::lower_from_peers(

@@ -94,6 +94,7 @@ class CallPlan {
     Straight,             // between user buffers by rail, after ready tokens
     ThroughSlotsToNodes,  // likewise, and then once into the NodeBuffer
     StraightToNodes,      // between NodeBuffers by rail, after ready tokens
+    InLines,              // in the lines of the flags of the only node
     FromPeers,            // read where it lies by the ranks of the only node
     WithinNode,           // into the NodeBuffer of the only node, without rail and slot
   };

@@ -31,6 +31,8 @@ const char* memory_name(schedule::Memory memory) {
       return "receive";
     case schedule::Memory::Slot:
       return "slot";
+    case schedule::Memory::Lines:
+      return "flags";
   }
   return "?";
 }

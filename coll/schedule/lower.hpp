@@ -58,6 +58,9 @@ Schedule lower_node_shared_copied(ExchangeFunction exchange, const Shape& shape,
 /// that the ranks of a node can read of each other.
 Schedule lower_from_peers(const Shape& shape, int rank, Memory source);
 
+/// The only node, blocks of up to kLineBytes through the lines of the flags.
+Schedule lower_in_lines(const Shape& shape, int rank);
+
 /// The most puts that one transfer of lower_node_shared() can be cut into because its blocks do not
 /// lie beside each other: the same on all ranks.
 std::uint64_t most_runs_per_transfer(ExchangeFunction exchange, const Shape& shape);

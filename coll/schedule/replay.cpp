@@ -175,7 +175,8 @@ class Replay {
     switch (step.kind) {
       case StepKind::Copy:
       case StepKind::Stamp:
-        return step.to != Memory::Slot || slot_free(state.call, map_.node_of[rank]);
+        return (step.to != Memory::Slot && step.to != Memory::Lines) ||
+               slot_free(state.call, map_.node_of[rank]);
       case StepKind::Put:
         return step.to == Memory::Slot ? slot_free(state.call, map_.node_of[step.peer])
                                        : is_ready(state.call, step.peer);

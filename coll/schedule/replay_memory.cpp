@@ -22,7 +22,7 @@ Origins::Origins(std::span<const ReplayCall> calls) {
 }
 
 ReplayMemory::ReplayMemory(std::span<const ReplayCall> calls, int slots)
-    : calls_(calls), origins_(calls), slots_(slots) {
+    : calls_(calls), origins_(calls), slots_(slots), lines_(slots) {
   const NodeMap& map = calls.front().shape.map;
   for (int slot = 0; slot < slots; ++slot) {
     slots_[slot].resize(map.nodes());
@@ -33,6 +33,9 @@ ReplayMemory::ReplayMemory(std::span<const ReplayCall> calls, int slots)
         bytes = std::max(bytes, calls[call].schedules[rank].slot_bytes);
       }
       memory.resize(bytes);
+    }
+    for (int node = 0; node < map.nodes(); ++node) {
+      lines_[slot].emplace_back(static_cast<std::uint64_t>(map.node_size(node)) * kLineStride);
     }
   }
   for (const ReplayCall& call : calls) {
@@ -61,6 +64,11 @@ Range ReplayMemory::range(int call, int rank, Memory memory, std::uint64_t offse
     std::vector<Origin>& receive =
         calls_[call].node_shared ? shared_[shape.map.node_of[rank]] : receive_[call][rank];
     return within(receive_bytes_[call]) ? Range{receive.data() + offset, 0, true} : Range{};
+  }
+  if (memory == Memory::Lines) {
+    std::vector<Origin>& lines = lines_[call % lines_.size()][shape.map.node_of[rank]];
+    const bool in_line = offset % kLineStride + bytes <= kLineBytes;
+    return in_line && within(lines.size()) ? Range{lines.data() + offset, 0, true} : Range{};
   }
   std::vector<Origin>& slot = slots_[call % slots_.size()][shape.map.node_of[rank]];
   return within(calls_[call].schedules[rank].slot_bytes) ? Range{slot.data() + offset, 0, true}

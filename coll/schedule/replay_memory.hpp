@@ -68,6 +68,7 @@ class ReplayMemory {
   std::span<const ReplayCall> calls_;
   Origins origins_;
   std::vector<std::vector<std::vector<Origin>>> slots_;    // by slot of the ring, by node
+  std::vector<std::vector<std::vector<Origin>>> lines_;    // likewise
   std::vector<std::vector<std::vector<Origin>>> receive_;  // by call, by rank; empty where shared
   std::vector<std::vector<Origin>> shared_;                // by node
   std::vector<std::uint64_t> receive_bytes_;               // by call

@@ -7,9 +7,13 @@
 // checker and the cost model.
 namespace allrail::schedule {
 
-/// The user's send buffer, the user's receive buffer, or the slot memory of this call on a node.
-/// Slot offsets count from the start of the node's slot, also where ranks have parts of their own.
-enum class Memory : std::uint8_t { Send, Receive, Slot };
+/// The user's send buffer, the user's receive buffer, the slot memory of this call on a node, or
+/// the lines that the flags of this call lie in. Slot offsets count from the start of the node's
+/// slot, also where ranks have parts of their own. The line of a local rank begins at its number
+/// times kLineStride and has room for kLineBytes; whoever sees the flag has the bytes as well.
+enum class Memory : std::uint8_t { Send, Receive, Slot, Lines };
+inline constexpr std::uint64_t kLineBytes = 40;
+inline constexpr std::uint64_t kLineStride = 64;
 
 enum class StepKind : std::uint8_t {
   Copy,  // `bytes` from (from, from_offset) to (to, to_offset), all mine or of my node's slot
