@@ -25,13 +25,13 @@ skip() {
 }
 
 # try NAME COMMAND...: records whether the command succeeds; 77 means that it skipped itself. What
-# it printed is shown if it did not succeed.
+# it printed is shown if it did not succeed, else how long it took.
 try() {
-  local name=$1 rc=0 output
+  local name=$1 rc=0 output started=$SECONDS
   shift
   output=$("$@" 2>&1) || rc=$?
   case $rc in
-    0) pass "$name"; return 0 ;;
+    0) pass "$name"; echo "$name: $((SECONDS - started)) s"; return 0 ;;
     77) skip "$name" "$(tail -n 1 <<<"$output")"; return 0 ;;
   esac
   tail -n 60 <<<"$output"
