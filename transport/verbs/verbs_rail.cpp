@@ -189,8 +189,8 @@ void VerbsRail::connect(int peer, std::span<const std::byte> address) {
                          name(), peer);
   }
   const Way way = common_way(my_address(), *remote);
-  const bool settles_but_mtu = my_address().manager && remote->manager &&
-                               my_address().mtu_code != remote->mtu_code;
+  const bool settles_but_mtu =
+      my_address().manager && remote->manager && my_address().mtu_code != remote->mtu_code;
   if (way == Way::None && settles_but_mtu) {
     base::fail_with_peer(
         Code::Mismatch, peer,
