@@ -10,9 +10,9 @@ kill   SIGKILL of a random rank, as prterun treats it by default (the job ends) 
        --runtime-options recoverable (every other rank says which rank is lost)
 stop   SIGSTOP of a random rank for 15 s: nothing ends
 
-Links are made by librdmacm alone (ALLRAIL_CONNECT=cm), those of cuts also directly: a connection
-manager that had something to send just as its link went down is of no use any more on soft-RoCE,
-see docs/reliability.md. Meanwhile the ranks make allgathers of 8 bytes to 1 MiB
+Links are made by librdmacm alone (ALLRAIL_CONNECT=cm), those of cuts and flaps also directly: a
+connection manager that had something to send just as its link went down is of no use any more on
+soft-RoCE, see docs/reliability.md. Meanwhile the ranks make allgathers of 8 bytes to 1 MiB
 and check every byte. Between campaigns nothing may be left in either guest.
 """
 
@@ -139,7 +139,7 @@ def run_cuts(chance, count, guests, jobs):
 def run_flaps(chance, count, guests, jobs):
     """With a flat algorithm: every rank has links to both ranks of the other guest."""
     rail, guest = chance.randrange(RAILS), chance.choice(guests)
-    job = jobs((SIZES, "algorithm=direct", *FOREVER))
+    job = jobs((SIZES, "algorithm=direct", *FOREVER), connect="auto")
     job.await_start()
     slowest = 0.0
     for number in range(count):
