@@ -51,6 +51,7 @@ class RootedRecipe : public Recipe {
     shape_.receive_offsets = request.receive_offsets;
     shape_.map = roster.map();
     shape_.ports = request.ports;
+    shape_.switches = roster.switches();
     uniform_ = are_equal(request.bytes);
   }
   std::uint32_t algorithm() const override { return row_; }

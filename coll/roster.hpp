@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "coll/schedule/shape.hpp"
@@ -37,6 +38,12 @@ class Roster {
   /// Everything about all ranks, for as long as a schedule is made.
   schedule::NodeMap map() const { return schedule::NodeMap(node_of_); }
 
+  /// The leaf switches and chassis of all nodes; null: not known.
+  void hang_on(std::shared_ptr<const schedule::Switches> switches) {
+    switches_ = std::move(switches);
+  }
+  const std::shared_ptr<const schedule::Switches>& switches() const { return switches_; }
+
   /// Leaders are elected by where ranks run. `places`, by rank, outlives the roster.
   void elect_by(topology::LeaderPolicy policy, std::span<const topology::RankPlace> places);
   /// How many leaders per node the places call for: what the node that wants most asks for.
@@ -50,6 +57,7 @@ class Roster {
   std::vector<int> sizes_;    // by node
   std::vector<int> first_;    // by node
   std::vector<int> local_ranks_;
+  std::shared_ptr<const schedule::Switches> switches_;
   topology::LeaderPolicy policy_ = topology::LeaderPolicy::Near;
   std::span<const topology::RankPlace> places_;
   int natural_leaders_ = 1;

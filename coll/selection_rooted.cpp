@@ -11,38 +11,63 @@ constexpr std::uint64_t kKibi = 1024;
 // How many peers a step sends to: one, or as many as there are nodes to send to.
 enum class Ports { One, AllNodes };
 
+// On any nodes, on one alone, or only where several leaf switches have several nodes each.
+enum class Where { Any, OneNode, Leaves };
+
 struct Row {
   Operation operation;
   std::uint64_t most_bytes;  // of the largest block
-  bool one_node;
+  Where where;
   const char* algorithm;
   Ports ports;
   const char* reason;
 };
 
-// First match wins; v-forms are found under the collective's plain name.
+// First match wins. Large blocks go straight to the root or from it on any switches: each crosses
+// once then, and a node in between would only hold it up. V-forms are found under the collective's
+// plain name.
 constexpr Row kTable[] = {
-    {Operation::Gather, kAnySize, true, "smp-direct", Ports::One, "one node: no rail is needed"},
-    {Operation::Gather, 1 * kKibi, false, "smp-binomial", Ports::One,
-     "small blocks: the root awaits few messages"},
-    {Operation::Gather, kAnySize, false, "smp-direct", Ports::AllNodes,
-     "every block crosses once, and the root's rails never wait for a forwarder"},
-    {Operation::Scatter, kAnySize, true, "smp-direct", Ports::One, "one node: no rail is needed"},
-    {Operation::Scatter, 1 * kKibi, false, "smp-binomial", Ports::One,
-     "small blocks: the root sends few messages"},
-    {Operation::Scatter, kAnySize, false, "smp-direct", Ports::One,
-     "every block crosses once, in the order in which the root has them"},
-    {Operation::Broadcast, kAnySize, true, "smp-binomial", Ports::One,
+    {Operation::Gather, kAnySize, Where::OneNode, "smp-direct", Ports::One,
      "one node: no rail is needed"},
-    {Operation::Broadcast, 32 * kKibi, false, "smp-binomial", Ports::One,
+    {Operation::Gather, 1 * kKibi, Where::Leaves, "topology", Ports::One,
+     "small blocks, several leaf switches: one message crosses for each of them"},
+    {Operation::Gather, 1 * kKibi, Where::Any, "smp-binomial", Ports::One,
+     "small blocks: the root awaits few messages"},
+    {Operation::Gather, kAnySize, Where::Any, "smp-direct", Ports::AllNodes,
+     "every block crosses once, and the root's rails never wait for a forwarder"},
+    {Operation::Scatter, kAnySize, Where::OneNode, "smp-direct", Ports::One,
+     "one node: no rail is needed"},
+    {Operation::Scatter, 1 * kKibi, Where::Leaves, "topology", Ports::One,
+     "small blocks, several leaf switches: one message crosses for each of them"},
+    {Operation::Scatter, 1 * kKibi, Where::Any, "smp-binomial", Ports::One,
+     "small blocks: the root sends few messages"},
+    {Operation::Scatter, kAnySize, Where::Any, "smp-direct", Ports::One,
+     "every block crosses once, in the order in which the root has them"},
+    {Operation::Broadcast, kAnySize, Where::OneNode, "smp-binomial", Ports::One,
+     "one node: no rail is needed"},
+    {Operation::Broadcast, 32 * kKibi, Where::Any, "smp-binomial", Ports::One,
      "small data: fewest steps"},
-    {Operation::Broadcast, kAnySize, false, "smp-chain", Ports::One,
+    {Operation::Broadcast, kAnySize, Where::Any, "smp-chain", Ports::One,
      "large data: every rail carries it once, all of them at the same time"},
-    {Operation::Alltoall, kAnySize, true, "smp-direct", Ports::One, "one node: no rail is needed"},
-    {Operation::Alltoall, 256, false, "smp-bruck", Ports::One, "small blocks: fewest messages"},
-    {Operation::Alltoall, kAnySize, false, "smp-direct", Ports::One,
+    {Operation::Alltoall, kAnySize, Where::OneNode, "smp-direct", Ports::One,
+     "one node: no rail is needed"},
+    {Operation::Alltoall, 256, Where::Any, "smp-bruck", Ports::One,
+     "small blocks: fewest messages"},
+    {Operation::Alltoall, kAnySize, Where::Any, "smp-direct", Ports::One,
      "every block crosses once, one sender per receiver"},
 };
+
+bool fits(Where where, const SelectionFacts& facts) {
+  switch (where) {
+    case Where::OneNode:
+      return facts.nodes == 1;
+    case Where::Leaves:
+      return facts.shared_leaves > 1;
+    case Where::Any:
+      break;
+  }
+  return true;
+}
 
 Operation plain(Operation operation) {
   switch (operation) {
@@ -63,7 +88,7 @@ Selection select_rooted(Operation operation, const SelectionFacts& facts) {
   Selection selection;
   for (const Row& row : kTable) {
     if (row.operation != plain(operation) || facts.bytes_per_rank > row.most_bytes ||
-        (row.one_node && facts.nodes > 1)) {
+        !fits(row.where, facts)) {
       continue;
     }
     selection.algorithm = row.algorithm;

@@ -26,6 +26,8 @@ constexpr int kOldestServer = 3;
 // Leaving and aborting talk to a server on this host. It gets this long on a busy machine; a
 // server that is gone is noticed at once, so only a stopped one costs all of it.
 constexpr std::chrono::seconds kLeaveTimeout{5};
+// What the client library has at hand takes no longer, on a busy machine.
+constexpr std::chrono::seconds kLocalTimeout{2};
 
 std::string environment_or(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -323,6 +325,15 @@ std::vector<int> Bootstrap::local_ranks() const {
   const Reply reply = state_->get_job_value(PMIX_LOCAL_PEERS);
   if (reply.status != PMIX_SUCCESS) return {};
   return parse_ranks(reply.text);
+}
+
+std::string Bootstrap::leaf_switch() const {
+  if (!state_->has_launcher) return {};
+  const auto replies = Replies::create(1);
+  replies->start_local_get(0, state_->self, PMIX_SWITCH_PEERS);
+  // Who does without it starts all the same.
+  if (!replies->wait(base::Deadline::after(kLocalTimeout))) return {};
+  return (*replies)[0].status == PMIX_SUCCESS ? (*replies)[0].text : std::string();
 }
 
 std::vector<std::vector<std::byte>> Bootstrap::exchange(std::span<const std::byte> mine) {

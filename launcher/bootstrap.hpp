@@ -30,6 +30,9 @@ class Bootstrap {
   bool has_launcher() const noexcept;
   /// The ranks on this host in ascending order, or empty when the launcher does not tell.
   std::vector<int> local_ranks() const;
+  /// The fabric switch that this process's first device is connected to, where the launcher has
+  /// told it at its start (PMIX_SWITCH_PEERS); else empty. Asks nobody.
+  std::string leaf_switch() const;
 
   /// Collective: publishes `mine` and returns the blobs of all ranks, by rank. Any size, also zero.
   /// Call fence() right after the last exchange: with some launchers a get by a slower rank hangs

@@ -60,6 +60,9 @@ void copy_value(const pmix_value_t& value, Reply& reply) {
     case PMIX_INT32:
       if (value.data.integer >= 0) reply.number = static_cast<std::uint64_t>(value.data.integer);
       break;
+    case PMIX_DATA_ARRAY:
+      reply.text = switch_in(value);
+      break;
     case PMIX_PROC_RANK:
       reply.number = value.data.rank;
       break;
@@ -138,10 +141,22 @@ void Replies::start_get(std::size_t index, const pmix_proc_t& of, const char* ke
   Request& request = add_request(1);
   request.key = key;
   request.attributes.set(0, PMIX_TIMEOUT, &timeout_s, PMIX_INT);
+  start(index, of, request);
+}
+
+void Replies::start(std::size_t index, const pmix_proc_t& of, Request& request) {
   auto* cookie = new Cookie{shared_from_this(), index};
   const pmix_status_t status = PMIx_Get_nb(&of, request.key.c_str(), request.attributes.data(),
                                            request.attributes.size(), on_get, cookie);
   if (status != PMIX_SUCCESS) on_get(status, nullptr, cookie);
+}
+
+void Replies::start_local_get(std::size_t index, const pmix_proc_t& of, const char* key) {
+  constexpr bool kYes = true;
+  Request& request = add_request(1);
+  request.key = key;
+  request.attributes.set(0, PMIX_OPTIONAL, &kYes, PMIX_BOOL);
+  start(index, of, request);
 }
 
 bool Replies::wait(base::Deadline deadline) {
@@ -188,6 +203,23 @@ std::optional<pmix_status_t> call_with_deadline(base::Deadline deadline,
   shared->changed.wait_until(lock, time_point(deadline),
                              [&shared] { return shared->status.has_value(); });
   return shared->status;
+}
+
+std::string switch_in(const pmix_value_t& value) {
+  if (value.type != PMIX_DATA_ARRAY || value.data.darray == nullptr ||
+      value.data.darray->type != PMIX_INFO || value.data.darray->array == nullptr) {
+    return {};
+  }
+  const auto* infos = static_cast<const pmix_info_t*>(value.data.darray->array);
+  for (std::size_t i = 0; i < value.data.darray->size; ++i) {
+    const pmix_value_t& one = infos[i].value;
+    if (std::strncmp(infos[i].key, PMIX_FABRIC_SWITCH, PMIX_MAX_KEYLEN) == 0 &&
+        one.type == PMIX_STRING && one.data.string != nullptr) {
+      return one.data.string;
+    }
+    if (std::string found = switch_in(one); !found.empty()) return found;
+  }
+  return {};
 }
 
 std::optional<int> major_version(const std::string& version) {

@@ -36,6 +36,8 @@ class Replies : public std::enable_shared_from_this<Replies> {
   /// Both start one request, whose reply goes to `index`. A refusal by PMIx is that reply.
   void start_fence(std::size_t index, bool collect_data, int timeout_s);
   void start_get(std::size_t index, const pmix_proc_t& of, const char* key, int timeout_s);
+  /// Only what the client has at hand: nobody is asked.
+  void start_local_get(std::size_t index, const pmix_proc_t& of, const char* key);
 
   /// True when all replies are there, false when the deadline passed first.
   bool wait(base::Deadline deadline);
@@ -50,6 +52,7 @@ class Replies : public std::enable_shared_from_this<Replies> {
   explicit Replies(std::size_t count);
   void complete(std::size_t index, Reply reply);
   Request& add_request(std::size_t attribute_count);
+  void start(std::size_t index, const pmix_proc_t& of, Request& request);
   static void on_fence(pmix_status_t status, void* cookie);
   static void on_get(pmix_status_t status, pmix_value_t* value, void* cookie);
 
@@ -70,6 +73,10 @@ class Replies : public std::enable_shared_from_this<Replies> {
 /// keep running where they did before.
 std::optional<pmix_status_t> call_with_deadline(base::Deadline deadline,
                                                 std::function<pmix_status_t()> call);
+
+/// The first PMIX_FABRIC_SWITCH in a value of PMIX_SWITCH_PEERS, which is arrays in arrays; empty:
+/// there is none.
+std::string switch_in(const pmix_value_t& value);
 
 /// "3.1.5" -> 3; empty when it does not begin with a number.
 std::optional<int> major_version(const std::string& version);

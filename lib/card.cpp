@@ -142,6 +142,9 @@ std::vector<std::byte> encode(const Card& card) {
   writer.number(card.place.domain);
   writer.number(card.place.rail_levels);
   writer.number(card.place.near_rails);
+  writer.text(card.switch_place.leaf);
+  writer.text(card.switch_place.chassis);
+  writer.text(card.switch_place.problem);
   writer.number(card.pid);
   writer.number(card.random);
   writer.number(card.shared_memory_bytes);
@@ -178,6 +181,9 @@ Card decode(std::span<const std::byte> bytes, int rank, int own_rank, const Card
   card.place.domain = reader.number<std::uint8_t>();
   card.place.rail_levels = reader.number<std::uint8_t>();
   card.place.near_rails = reader.number<std::uint8_t>();
+  card.switch_place.leaf = reader.text();
+  card.switch_place.chassis = reader.text();
+  card.switch_place.problem = reader.text();
   card.pid = reader.number<std::int32_t>();
   card.random = reader.number<std::uint64_t>();
   card.shared_memory_bytes = reader.number<std::uint64_t>();
@@ -225,8 +231,8 @@ void check_failures(const std::vector<Card>& cards, int own_rank) {
     const Card& card = cards[rank];
     if (card.failure.empty()) continue;
     base::fail_with_peer(card.failure_code, static_cast<int>(rank),
-                         "rank {} on host {} has no rails, and nobody can start without it: {}",
-                         rank, host_name(card.host), card.failure);
+                         "rank {} on host {} cannot start, and nobody can without it: {}", rank,
+                         host_name(card.host), card.failure);
   }
 }
 

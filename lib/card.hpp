@@ -15,7 +15,14 @@
 
 namespace allrail {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
+
+/// Where a node hangs in the network; told by the first rank of a node, empty on the others.
+struct SwitchPlace {
+  std::string leaf;     // the leaf switch; empty: not known
+  std::string chassis;  // that it is in; empty: not known
+  std::string problem;  // why it is not known although it was asked for
+};
 
 struct Card {
   std::uint32_t protocol_version = kProtocolVersion;
@@ -24,6 +31,7 @@ struct Card {
   std::string host;           // ranks with the same text share memory
   std::string cpuset;         // the cpus that it may run on
   topology::RankPlace place;  // beside the domains and rails of its host
+  SwitchPlace switch_place;
   std::int32_t pid = 0;
   std::uint64_t random = 0;  // names the node segment where this rank is first on its node
   std::uint64_t shared_memory_bytes = 0;  // free in /dev/shm
@@ -33,7 +41,8 @@ struct Card {
   std::vector<transport::RailEnd> rail_ends;
   std::vector<std::vector<std::byte>> rail_addresses;  // of the same rails
   std::vector<std::byte> control_address;
-  /// Why this rank has no rails and the job cannot start; empty: it has. Told here, and not only
+  /// Why this rank, and so the job, cannot start: it has no rails, or the switch map that it read
+  /// is wrong; empty: it can. Told here, and not only
   /// by leaving, so that every rank can say it.
   std::string failure;
   Code failure_code = Code::Internal;
@@ -56,7 +65,7 @@ bool read_rails(base::WireReader& reader, std::vector<transport::RailEnd>& ends,
 /// @throws Error{Mismatch} naming both ranks and the setting that differs.
 void check_agreement(const std::vector<Card>& cards);
 
-/// Nobody can start where one rank has no rails.
+/// Nobody can start where one rank cannot.
 /// @throws Error with this rank's own failure, or else that of the first rank that has one, whose
 /// number and host it names.
 void check_failures(const std::vector<Card>& cards, int own_rank);

@@ -17,6 +17,7 @@
 #include "lib/node_spec.hpp"
 #include "lib/rails.hpp"
 #include "lib/select.hpp"
+#include "lib/switch_report.hpp"
 #include "lib/world.hpp"
 #include "transport/pair_probe.hpp"
 
@@ -142,7 +143,8 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
                     const CallOptions& options, const Options& settings, double startup_us,
                     double rate_bytes_per_us) {
   const schedule::NodeMap map(node_of);
-  const coll::Roster roster(map, rank);
+  coll::Roster roster(map, rank);
+  roster.hang_on(imagined_switches(call.leaves, map.nodes()));
   const auto operation = coll::operation_of(call.collective);
   const std::uint64_t bytes_per_rank = call.bytes;
   const auto chosen =

@@ -56,6 +56,15 @@ struct JobInfo {
 };
 ALLRAIL_API JobInfo describe_job(const Communicator& communicator);
 
+/// The leaf switches of a running job, by number, and what hangs on them. Empty: not known.
+struct LeafInfo {
+  std::string name;
+  int chassis = -1;          // its number; -1: no chassis is known
+  std::string chassis_name;  // empty then
+  std::vector<int> nodes;
+};
+ALLRAIL_API std::vector<LeafInfo> describe_switches(const Communicator& communicator);
+
 /// The node of every rank of an imagined job on one host, by the words of ALLRAIL_NODES.
 ALLRAIL_API std::vector<int> imagine_nodes(int ranks, const std::string& spec);
 
@@ -75,6 +84,8 @@ struct ImaginedCall {
   std::string collective;
   std::uint64_t bytes = 0;
   int root = -1;  // of a collective that has one
+  // The leaf switches of its nodes, where they are known; nodes are numbered as ever.
+  std::vector<LeafInfo> leaves{};
 };
 ALLRAIL_API Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, int rank,
                                 int rails, const CallOptions& options, const Options& settings,

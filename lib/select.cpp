@@ -18,6 +18,7 @@ coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64
   facts.largest_node = roster.largest_node();
   facts.rails = std::max(1, rails);
   facts.natural_leaders = roster.natural_leaders();
+  if (roster.switches()) facts.shared_leaves = roster.switches()->shared_leaves();
   return facts;
 }
 
@@ -38,6 +39,11 @@ coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster&
     selection = {call.algorithm, facts.rails, 1, "named by the call"};
   } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
     selection = {setting->second, facts.rails, 1, "named by the setting for " + collective};
+  }
+  if (selection.algorithm.starts_with("topology") &&
+      (!roster.switches() || roster.switches()->leaves() < 2)) {
+    selection.reason += "; no two leaf switches are known, so it is as smp-";
+    selection.reason += selection.algorithm == "topology" ? "binomial" : "direct";
   }
   if (settings.ports > 0) selection.ports = settings.ports;
   if (call.ports > 0) selection.ports = call.ports;

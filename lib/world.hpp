@@ -23,6 +23,7 @@
 #include "lib/plan_cache.hpp"
 #include "lib/rail_directory.hpp"
 #include "lib/rails.hpp"
+#include "lib/switch_place.hpp"
 #include "lib/user_plan.hpp"
 #include "shm/liveness.hpp"
 #include "shm/peer_reader.hpp"
@@ -44,6 +45,8 @@ class World final : public coll::TeamEvents {
   const coll::Roster& roster() const { return roster_; }
   const Options& options() const { return options_; }
   const RailDirectory& directory() const { return directory_; }
+  /// By the numbers that the switches of the roster have.
+  const SwitchNames& switch_names() const { return switch_names_; }
   /// What the fabric needs to connect to this rank.
   transport::PeerRails rails_of(int peer) override;
   const shm::SegmentLayout& segment_layout() const { return segment_.layout(); }
@@ -96,7 +99,9 @@ class World final : public coll::TeamEvents {
   // in the directory.
   std::vector<Card> exchange_cards(Card mine);
   void find_place(Card& mine) const;
+  void find_switch_or_tell(Card& mine);
   void adopt_nodes(const std::vector<Card>& cards);
+  void adopt_switches(const std::vector<Card>& cards);
   void make_segment(const std::vector<Card>& cards);
   /// Where the lanes of this node's leaders should lie.
   std::vector<shm::MemoryPart> lane_memory(const std::vector<Card>& cards) const;
@@ -184,6 +189,7 @@ class World final : public coll::TeamEvents {
   int job_rails_ = 0;
   topology::LeaderPolicy leader_policy_ = topology::LeaderPolicy::Near;
   coll::Roster roster_;
+  SwitchNames switch_names_;
   std::vector<shm::SegmentLayout> layouts_;  // by node size
   coll::SlotGeometry geometry_;
   JobMemory memory_;

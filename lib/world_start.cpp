@@ -68,6 +68,7 @@ World::World(const Options& options)
   if (bootstrap_.size() > 1) make_rails_or_tell(mine);
   const std::vector<Card> cards = exchange_cards(std::move(mine));
   adopt_nodes(cards);
+  adopt_switches(cards);
   make_segment(cards);
   start_fabric();
   start_engine(cards);
@@ -143,11 +144,38 @@ void World::find_place(Card& mine) const {
   mine.place = machine.place_of(mine.cpuset, rail_devices_);
 }
 
+/// Only the first rank of a node reads the map, so that all nodes do and no two ranks of a node. A
+/// map that is wrong is told to all, like a rank that has no rails.
+void World::find_switch_or_tell(Card& mine) {
+  if (options_.switch_map.empty()) {
+    mine.switch_place.leaf = bootstrap_.leaf_switch();
+    return;
+  }
+  const VirtualPlace place =
+      virtual_place(bootstrap_.local_ranks(), bootstrap_.rank(), options_.nodes);
+  if (!place.is_first) return;
+  topology::HostNames names;
+  names.host = host_name(host_identity());
+  names.virtual_node = place.node;
+  std::vector<std::string> rails;
+  for (const transport::RailEnd& end : rail_ends_) rails.push_back(end.name);
+  if (verbs_rails_) names.guids = guids_of(rails, "/sys/class/infiniband");
+  try {
+    mine.switch_place =
+        find_switch_place(options_.switch_map, names, options_.bootstrap_timeout / 2);
+  } catch (const Error& error) {
+    if (!mine.failure.empty()) return;
+    mine.failure = error.what();
+    mine.failure_code = error.code();
+  }
+}
+
 std::vector<Card> World::exchange_cards(Card mine) {
   mine.library_version = ALLRAIL_VERSION;
   mine.settings = base::settings_that_must_agree(options_);
   mine.host = host_identity();
   find_place(mine);
+  find_switch_or_tell(mine);
   mine.pid = ::getpid();
   mine.random = random_number();
   mine.shared_memory_bytes = free_shared_memory();
@@ -211,6 +239,13 @@ void World::adopt_nodes(const std::vector<Card>& cards) {
     layouts_[static_cast<std::size_t>(ranks)] = shm::lay_out(layout);
   }
   team_.layouts = &layouts_;
+}
+
+void World::adopt_switches(const std::vector<Card>& cards) {
+  JobSwitches found = settle_switches(cards, roster_.node_of_ranks());
+  if (!found.warning.empty() && team_.rank == 0) base::log_warning("{}", found.warning);
+  roster_.hang_on(std::move(found.switches));
+  switch_names_ = std::move(found.names);
 }
 
 std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) const {

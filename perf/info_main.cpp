@@ -13,6 +13,7 @@
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/info_leaders.hpp"
+#include "perf/info_switches.hpp"
 
 namespace allrail::perf {
 namespace {
@@ -22,6 +23,7 @@ struct InfoOptions {
   std::string bytes;
   int ranks = 0;
   std::string nodes;
+  std::string leaves;
   int rails = 2;
   int rank = 0;
   int root = 0;
@@ -80,7 +82,8 @@ void print_algorithms() {
   }
 }
 
-void explain(const InfoOptions& info, const Options& options, const std::vector<int>& node_of) {
+void explain(const InfoOptions& info, const Options& options, const std::vector<int>& node_of,
+             std::vector<diagnostics::LeafInfo> leaves) {
   const auto bytes = base::parse_bytes(info.bytes);
   if (!bytes) base::fail(Code::InvalidArgument, "'{}' is no size; use such as 64K", info.bytes);
   if (info.rank < 0 || info.rank >= static_cast<int>(node_of.size())) {
@@ -96,9 +99,9 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
     base::fail(Code::InvalidArgument, "--root {} is not one of {} ranks", info.root,
                node_of.size());
   }
-  const auto result =
-      diagnostics::explain({info.collective, *bytes, has_root ? info.root : -1}, node_of, info.rank,
-                           info.rails, call, options, info.startup_us, info.rate_mbit / 8);
+  const auto result = diagnostics::explain(
+      {info.collective, *bytes, has_root ? info.root : -1, std::move(leaves)}, node_of, info.rank,
+      info.rails, call, options, info.startup_us, info.rate_mbit / 8);
   fmt::print("{} of {} bytes per {}, {} ranks, {} rails\n", info.collective, *bytes,
              info.collective == "alltoall" ? "pair" : "rank", node_of.size(), info.rails);
   fmt::print("choice: {} with {} ports and {} leaders per node: {}\n", result.choice.algorithm,
@@ -126,6 +129,7 @@ void add_explain(CLI::App& app, InfoOptions& info) {
   explain->add_option("--ranks", info.ranks, "of an imagined job (default: this job's)")
       ->check(CLI::PositiveNumber);
   explain->add_option("--nodes", info.nodes, "its nodes, as in ALLRAIL_NODES");
+  explain->add_option("--leaves", info.leaves, "the leaf switch of each of them, such as 0,0,1,1");
   explain->add_option("--rails", info.rails, "its rails")->check(CLI::Range(1, 8));
   explain->add_option("--root", info.root, "of a gather, scatter or broadcast");
   explain->add_option("--rank", info.rank, "whose schedule to print");
@@ -140,18 +144,21 @@ int run(const InfoOptions& info, bool explains) {
   Options options = Options::from_environment();
   if (info.leadership.asked) return show_leaders(info.leadership, std::move(options));
   if (explains && info.ranks > 0) {
-    explain(info, options, diagnostics::imagine_nodes(info.ranks, info.nodes));
+    explain(info, options, diagnostics::imagine_nodes(info.ranks, info.nodes),
+            imagined_leaves(info.leaves));
     return 0;
   }
   const Communicator communicator = Communicator::world(options);
   if (communicator.rank() != 0) return 0;
   if (explains) {
-    explain(info, options, diagnostics::describe_job(communicator).node_of);
+    explain(info, options, diagnostics::describe_job(communicator).node_of,
+            diagnostics::describe_switches(communicator));
     return 0;
   }
   fmt::print("Allrail {}\n\n", ALLRAIL_VERSION);
   print_rails(options);
   print_job(communicator);
+  print_switches(communicator);
   print_settings(options);
   print_algorithms();
   return 0;

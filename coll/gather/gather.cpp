@@ -1,20 +1,26 @@
 #include "coll/gather/gather.hpp"
 
 #include <array>
+#include <utility>
 
 #include "coll/schedule/named.hpp"
 
 namespace allrail::coll::gather {
 namespace {
 
+using schedule::Join;
 using schedule::Level;
 
-constexpr std::array<Algorithm, 4> kAlgorithms{{
+constexpr std::array<Algorithm, 6> kAlgorithms{{
     {"direct", "every rank sends its block to the root, k at a time", Level::Flat, direct},
     {"binomial", "up a k-port tree of ranks: log steps", Level::Flat, binomial},
     {"smp-direct", "every node sends its blocks to the root's node, k at a time", Level::Smp,
      direct},
     {"smp-binomial", "up a k-port tree of nodes: log steps", Level::Smp, binomial},
+    {"topology", "up a tree of the nodes of every leaf switch, then up one of switches", Level::Smp,
+     binomial, Join::Binomial},
+    {"topology-direct", "every node to the first one on its leaf switch, these to the root's",
+     Level::Smp, direct, Join::Direct},
 }};
 
 }  // namespace
@@ -32,8 +38,10 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
   const int count = participants(shape, level);
   const int mine = participant_of(shape, level, rank);
   schedule::Contents contents;
+  schedule::Arrangement arranged =
+      schedule::arrange(algorithm, shape, root, rank, schedule::Direction::ToRoot);
   contents.level = level;
-  contents.order = schedule::order_from(participant_of(shape, level, root), count);
+  contents.order = std::move(arranged.order);
   contents.region_bytes = blocks_by_place(shape, level, contents.order, root);
   for (int place = 0; place < count; ++place) {
     const int participant = contents.order[static_cast<std::size_t>(place)];
@@ -54,9 +62,7 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
   contents.keeps = rank == root;
   contents.kept_to = shape.receive_offsets[static_cast<std::size_t>(root)];
   contents.kept_bytes = shape.bytes[static_cast<std::size_t>(root)];
-  const int place = schedule::place_of(contents.order, mine);
-  return schedule::lower_contents(algorithm.exchange(count, place, shape.ports), contents, shape,
-                                  rank);
+  return schedule::lower_contents(arranged.exchange, contents, shape, rank);
 }
 
 std::uint64_t slot_bytes(const Algorithm& algorithm, const schedule::Shape& shape,

@@ -1,19 +1,25 @@
 #include "coll/scatter/scatter.hpp"
 
 #include <array>
+#include <utility>
 
 #include "coll/schedule/named.hpp"
 
 namespace allrail::coll::scatter {
 namespace {
 
+using schedule::Join;
 using schedule::Level;
 
-constexpr std::array<Algorithm, 4> kAlgorithms{{
+constexpr std::array<Algorithm, 6> kAlgorithms{{
     {"direct", "the root sends every rank its block, k at a time", Level::Flat, direct},
     {"binomial", "down a k-port tree of ranks: log steps", Level::Flat, binomial},
     {"smp-direct", "the root's node sends every node its blocks, k at a time", Level::Smp, direct},
     {"smp-binomial", "down a k-port tree of nodes: log steps", Level::Smp, binomial},
+    {"topology", "down a tree of switches, then down one of the nodes of every leaf switch",
+     Level::Smp, binomial, Join::Binomial},
+    {"topology-direct", "the root's node to the first one on every leaf switch, these to theirs",
+     Level::Smp, direct, Join::Direct},
 }};
 
 }  // namespace
@@ -32,8 +38,10 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
   const int mine = participant_of(shape, level, rank);
   const bool holds = mine == participant_of(shape, level, root);
   schedule::Contents contents;
+  schedule::Arrangement arranged =
+      schedule::arrange(algorithm, shape, root, rank, schedule::Direction::FromRoot);
   contents.level = level;
-  contents.order = schedule::order_from(participant_of(shape, level, root), count);
+  contents.order = std::move(arranged.order);
   contents.region_bytes = blocks_by_place(shape, level, contents.order, root);
   for (int place = 0; place < count; ++place) {
     const int participant = contents.order[static_cast<std::size_t>(place)];
@@ -52,9 +60,7 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
   contents.keeps = rank == root;
   contents.kept_from = shape.receive_offsets[static_cast<std::size_t>(root)];
   contents.kept_bytes = shape.bytes[static_cast<std::size_t>(root)];
-  const int place = schedule::place_of(contents.order, mine);
-  return schedule::lower_contents(algorithm.exchange(count, place, shape.ports), contents, shape,
-                                  rank);
+  return schedule::lower_contents(arranged.exchange, contents, shape, rank);
 }
 
 std::uint64_t slot_bytes(const Algorithm& algorithm, const schedule::Shape& shape,

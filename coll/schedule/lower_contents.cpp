@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "coll/schedule/contents.hpp"
 #include "coll/schedule/lower.hpp"
 #include "coll/schedule/regions.hpp"
 #include "coll/schedule/step_list.hpp"
+#include "coll/schedule/tree.hpp"
 
 // A flag at stage 1 says "what I give is in the slot". The flag of the rank that talks at stage
 // s > 1 says "what I awaited in the first s - 1 transfers is in the slot", so that the others copy
@@ -226,6 +228,21 @@ std::vector<int> order_from(int first, int participants) {
 
 int place_of(const std::vector<int>& order, int participant) {
   return static_cast<int>(std::ranges::find(order, participant) - order.begin());
+}
+
+Arrangement arrange(const RootedAlgorithm& algorithm, const Shape& shape, int root, int rank,
+                    Direction direction) {
+  const int top = participant_of(shape, algorithm.level, root);
+  const int mine = participant_of(shape, algorithm.level, rank);
+  if (algorithm.over_switches && shape.switches && shape.switches->leaves() > 1) {
+    Tree tree = tree_over_switches(*shape.switches, top, *algorithm.over_switches, shape.ports);
+    Exchange up = gather_up(tree, place_of(tree.order, mine));
+    return {std::move(tree.order), direction == Direction::ToRoot ? std::move(up) : mirrored(up)};
+  }
+  const int count = participants(shape, algorithm.level);
+  Arrangement arranged{order_from(top, count), {}};
+  arranged.exchange = algorithm.exchange(count, place_of(arranged.order, mine), shape.ports);
+  return arranged;
 }
 
 std::vector<std::uint64_t> blocks_by_place(const Shape& shape, Level level,

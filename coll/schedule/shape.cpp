@@ -1,8 +1,10 @@
 #include "coll/schedule/shape.hpp"
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace allrail::schedule {
@@ -35,6 +37,41 @@ NodeMap::NodeMap(std::vector<int> node_of_rank) : node_of(std::move(node_of_rank
     smallest_node = std::min(smallest_node, node_size(node));
     largest_node = std::max(largest_node, node_size(node));
   }
+}
+
+namespace {
+
+/// How many nodes hang on every leaf.
+std::vector<int> nodes_by_leaf(const std::vector<int>& leaf_of) {
+  std::vector<int> nodes;
+  for (const int leaf : leaf_of) {
+    nodes.resize(std::max(nodes.size(), static_cast<std::size_t>(leaf) + 1));
+    ++nodes[static_cast<std::size_t>(leaf)];
+  }
+  return nodes;
+}
+
+}  // namespace
+
+int Switches::leaves() const {
+  const std::vector<int> nodes = nodes_by_leaf(leaf_of);
+  return static_cast<int>(std::ranges::count_if(nodes, [](int count) { return count > 0; }));
+}
+
+int Switches::shared_leaves() const {
+  const std::vector<int> nodes = nodes_by_leaf(leaf_of);
+  return static_cast<int>(std::ranges::count_if(nodes, [](int count) { return count > 1; }));
+}
+
+std::vector<int> numbers_of(std::span<const std::string> names) {
+  std::map<std::string_view, int> number_of;
+  std::vector<int> numbers;
+  numbers.reserve(names.size());
+  for (const std::string& name : names) {
+    numbers.push_back(
+        number_of.try_emplace(name, static_cast<int>(number_of.size())).first->second);
+  }
+  return numbers;
 }
 
 int Shape::lanes() const {
@@ -90,6 +127,26 @@ void check_grouping(const Shape& shape) {
   }
 }
 
+void check_switches(const Shape& shape) {
+  const Switches& switches = *shape.switches;
+  const int nodes = shape.map.nodes();
+  bool fits = static_cast<int>(switches.leaf_of.size()) == nodes;
+  std::size_t leaves = 0;  // an array by leaf has so many entries
+  for (const int leaf : switches.leaf_of) {
+    fits = fits && leaf >= 0 && leaf < nodes;
+    leaves = std::max(leaves, static_cast<std::size_t>(leaf) + 1);
+  }
+  if (fits && !switches.chassis_of.empty()) {
+    fits = switches.chassis_of.size() == leaves;
+    for (const int chassis : switches.chassis_of) fits = fits && chassis >= 0 && chassis < nodes;
+  }
+  if (!fits) {
+    throw std::invalid_argument(
+        "the switches of the shape do not name one leaf for every node, and one chassis for every "
+        "leaf or none at all, by numbers below that of the nodes");
+  }
+}
+
 }  // namespace
 
 void check_shape(const Shape& shape, int rank) {
@@ -110,6 +167,7 @@ void check_shape(const Shape& shape, int rank) {
                                 std::to_string(shape.leaders));
   }
   if (shape.grouping) check_grouping(shape);
+  if (shape.switches) check_switches(shape);
 }
 
 Shape packed_shape(NodeMap map, std::vector<std::uint64_t> bytes, int ports, int leaders) {

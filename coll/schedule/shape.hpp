@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 // Who takes part in a call and how large the blocks are: all that a schedule depends on.
@@ -37,6 +38,19 @@ struct Grouping {
 };
 inline constexpr int kMostLanes = 64;
 
+/// Which nodes hang on the same leaf switch, and which of these switches are in one chassis. Both
+/// are numbered from 0; a number that nobody has is no switch.
+struct Switches {
+  std::vector<int> leaf_of;       // by node
+  std::vector<int> chassis_of{};  // by leaf; empty: no chassis is known
+
+  int leaves() const;
+  /// Leaves on which at least two nodes hang.
+  int shared_leaves() const;
+};
+/// Numbers from 0, in the order in which the names are first met.
+std::vector<int> numbers_of(std::span<const std::string> names);
+
 struct Shape {
   std::vector<std::uint64_t> bytes;            // bytes of every rank's block
   std::vector<std::uint64_t> receive_offsets;  // where every rank's block goes in my receive buffer
@@ -48,6 +62,8 @@ struct Shape {
   std::shared_ptr<const Grouping> grouping{};
   // Lanes begin at multiples of this in the slot; 0: they follow each other.
   std::uint64_t lane_bytes = 0;
+  // Null: nothing is known of them, and algorithms that go by switches take their flat form.
+  std::shared_ptr<const Switches> switches{};
 
   int ranks() const { return map.ranks(); }
   /// Leaders per node, the same on all nodes: never more than the largest node has ranks.

@@ -29,6 +29,22 @@ Exchange gather_up_tree(int participants, int me, int ports) {
   return exchange;
 }
 
+Exchange gather_up(const Tree& tree, int place) {
+  const auto at = [](int index) { return static_cast<std::size_t>(index); };
+  Exchange exchange;
+  exchange.rounds.resize(at(tree.rounds));
+  const int end = place + tree.size[at(place)];
+  for (int child = place + 1; child < end; child += tree.size[at(child)]) {
+    exchange.rounds[at(tree.round[at(child)])].awaits.push_back(
+        {child, child, tree.size[at(child)]});
+  }
+  if (tree.parent[at(place)] >= 0) {
+    exchange.rounds[at(tree.round[at(place)])].puts.push_back(
+        {tree.parent[at(place)], place, tree.size[at(place)]});
+  }
+  return exchange;
+}
+
 Exchange gather_at_root(int participants, int me, int ports) {
   Exchange exchange;
   for (int first = 1; first < participants; first += std::min(ports, participants - first)) {

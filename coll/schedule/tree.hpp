@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "coll/schedule/exchange.hpp"
 
@@ -30,6 +31,18 @@ struct TreeLevel {
     }
   }
 };
+
+/// A tree of participants as data. Places stand in the order of a walk from the root down, so that
+/// the root has place 0 and a subtree is a run of places from its top on.
+struct Tree {
+  std::vector<int> order;   // the participant at every place
+  std::vector<int> parent;  // by place: that of the parent; -1: the root
+  std::vector<int> size;    // by place: participants of its subtree
+  std::vector<int> round;   // by place: in which it sends to its parent, after all its children
+  int rounds = 0;
+};
+/// What `place` does so that place 0 has all blocks in the end, each of the participant at a place.
+Exchange gather_up(const Tree& tree, int place);
 
 /// Up a spanning binomial tree to participant 0, which has all blocks in the end. In step i those
 /// with i trailing zero digits, and a digit i that is not zero, send what their subtree gathered to

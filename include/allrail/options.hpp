@@ -30,6 +30,10 @@ struct ALLRAIL_API Options {
   /// ALLRAIL_NODES (equal): virtual nodes per host. Empty: one. `4`: four blocks of ranks; `3+1+2`:
   /// blocks of these sizes; `cyclic:4`: rank i on node i mod 4; `0,1,0,2`: the node of each rank.
   std::string nodes;
+  /// ALLRAIL_SWITCH_MAP: on which leaf switch every host hangs, for gathers and scatters by
+  /// `topology`: a file, of our JSON form or as ibnetdiscover prints it, or `ibnetdiscover`, which
+  /// is run. Empty: what the launcher says, or nothing.
+  std::string switch_map;
   /// ALLRAIL_TIMEOUT: bound of every call, such as `30`, `1.5s` or `500ms`; 0: none.
   std::chrono::milliseconds timeout{0};
   /// ALLRAIL_BOOTSTRAP_TIMEOUT: bound of start-up and of connecting, 60 s.

@@ -13,6 +13,7 @@ std::vector<Bytes> seeds() {
   full.host = "node0/3f2c/23";
   full.cpuset = "0x000000ff";
   full.place = {3, 1, 2};
+  full.switch_place = {"leaf0", "rack1", "why not"};
   full.pid = 4711;
   full.random = 42;
   full.shared_memory_bytes = 1U << 30;

@@ -18,8 +18,8 @@ constexpr const char* kNames[] = {"gather",    "gatherv",  "scatter",  "scatterv
                                   "broadcast", "alltoall", "alltoallv"};
 
 const std::vector<std::string>& algorithms_of(Kind kind) {
-  static const std::vector<std::string> trees{"", "direct", "binomial", "smp-direct",
-                                              "smp-binomial"};
+  static const std::vector<std::string> trees{
+      "", "direct", "binomial", "smp-direct", "smp-binomial", "topology", "topology-direct"};
   static const std::vector<std::string> broadcasts{
       "",          "binomial",          "smp-binomial",         "chain",
       "smp-chain", "scatter-allgather", "smp-scatter-allgather"};
@@ -284,10 +284,13 @@ int run_rooted_grid(const Arguments& arguments) {
   RootedCaller caller(communicator);
   const std::int64_t every = arguments.number("every", 1);
   const std::int64_t first = arguments.number("first", 0) % every;
+  // Empty: all algorithms of all collectives.
+  const std::vector<std::string> only = arguments.texts("algorithms", "");
   std::int64_t points = 0;
   std::uint64_t calls = 0;
   for (int kind = 0; kind < static_cast<int>(Kind::Last); ++kind) {
     for (const std::string& algorithm : algorithms_of(static_cast<Kind>(kind))) {
+      if (!only.empty() && std::ranges::find(only, algorithm) == only.end()) continue;
       for (const std::int64_t ports : arguments.numbers("ports", "1,3")) {
         for (const std::int64_t bytes : arguments.numbers("sizes", "0,1,8,100,4096,16385,70000")) {
           if (points++ % every != first) continue;

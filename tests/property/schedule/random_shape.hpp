@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -86,6 +87,24 @@ inline Shape random_shape(Generator& generator, NodeMap map, int ports, int lead
     }
   }
   return shape;
+}
+
+/// Nodes on 1 to as many leaves, some numbers of which may be nobody's; every other time with
+/// chassis.
+inline std::shared_ptr<const Switches> random_switches(Generator& generator, int nodes) {
+  auto switches = std::make_shared<Switches>();
+  const int leaves = generator.number(1, nodes);
+  int largest = 0;
+  for (int node = 0; node < nodes; ++node) {
+    switches->leaf_of.push_back(generator.number(0, leaves - 1));
+    largest = std::max(largest, switches->leaf_of.back());
+  }
+  const int chassis = generator.number(1, nodes);
+  if (generator.number(0, 1) == 0) return switches;
+  for (int leaf = 0; leaf <= largest; ++leaf) {
+    switches->chassis_of.push_back(generator.number(0, chassis - 1));
+  }
+  return switches;
 }
 
 /// Anybody may be in any group, and lead any.

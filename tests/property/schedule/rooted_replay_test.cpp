@@ -54,7 +54,8 @@ TEST(RootedReplay, SampledUpTo64Ranks) {
       Generator generator(seed);
       NodeMap map = random_map(generator, ranks);
       const int root = generator.number(0, ranks - 1);
-      const Shape shape = random_shape(generator, std::move(map), ports, 1, 24);
+      Shape shape = random_shape(generator, std::move(map), ports, 1, 24);
+      shape.switches = random_switches(generator, shape.map.nodes());
       for (const RootedCall& call : rooted_calls(shape, root)) {
         expect_right(call, root, seed);
         if (HasFatalFailure()) return;
@@ -86,7 +87,8 @@ TEST(RootedReplay, SequencesOverARingOfSlotsDoNotMeet) {
     const int count = generator.number(2, 4);
     for (int i = 0; i < count; ++i) {
       const int root = generator.number(0, map.ranks() - 1);
-      const Shape shape = random_shape(generator, map, generator.number(1, 4), 1, 60);
+      Shape shape = random_shape(generator, map, generator.number(1, 4), 1, 60);
+      if (generator.number(0, 2) > 0) shape.switches = random_switches(generator, map.nodes());
       const int kind = generator.number(0, 3);
       if (kind == 3) {
         const auto algorithms = coll::allgather::algorithms();

@@ -73,6 +73,27 @@ TEST(Selection, TakesAsManyLeadersAsLocalityCallsForAndBytesAllow) {
   EXPECT_EQ(leaders(400 * kBytesPerLeader), 1) << "nobody to talk to";
 }
 
+TEST(Selection, GoesBySwitchesWhereSeveralHaveSeveralNodes) {
+  SelectionFacts facts;
+  facts.nodes = facts.ranks = 8;
+  for (const Operation operation :
+       {Operation::Gather, Operation::Gatherv, Operation::Scatter, Operation::Scatterv}) {
+    for (const int shared : {0, 1, 2}) {
+      facts.shared_leaves = shared;
+      facts.bytes_per_rank = 1024;
+      EXPECT_EQ(select_rooted(operation, facts).algorithm,
+                shared > 1 ? "topology" : "smp-binomial");
+      facts.bytes_per_rank = 1025;
+      EXPECT_EQ(select_rooted(operation, facts).algorithm, "smp-direct")
+          << "large blocks cross once anyway";
+    }
+  }
+  facts.bytes_per_rank = 8;
+  EXPECT_EQ(select_rooted(Operation::Broadcast, facts).algorithm, "smp-binomial");
+  facts.nodes = facts.shared_leaves = 1;
+  EXPECT_EQ(select_rooted(Operation::Gather, facts).algorithm, "smp-direct") << "one node";
+}
+
 TEST(Selection, GoesStraightIntoBuffersFromSmallerBlocksOn) {
   SelectionFacts facts;
   facts.nodes = facts.ranks = 4;

@@ -113,6 +113,14 @@ TEST(Shape, PacksBlocksInRankOrder) {
   EXPECT_EQ(shape.receive_offsets, (std::vector<std::uint64_t>{0, 3, 3}));
 }
 
+TEST(Shape, NumbersSwitchesAsTheyAreMet) {
+  const std::vector<std::string> names{"b", "a", "b", "", "a"};
+  EXPECT_EQ(numbers_of(names), (std::vector<int>{0, 1, 0, 2, 1}));
+  const Switches switches{{0, 3, 3, 1, 0, 0}};
+  EXPECT_EQ(switches.leaves(), 3);
+  EXPECT_EQ(switches.shared_leaves(), 2);
+}
+
 TEST(Shape, ChecksThatItsPartsFit) {
   const Shape good = uniform_shape(NodeMap({0, 1}), 8, 1, 1);
   EXPECT_NO_THROW(check_shape(good, 1));
@@ -132,6 +140,18 @@ TEST(Shape, ChecksThatItsPartsFit) {
   shape = good;
   shape.leaders = 0;
   EXPECT_THROW(check_shape(shape, 0), std::invalid_argument);
+  const auto hung = [&good](Switches switches) {
+    Shape one = good;
+    one.switches = std::make_shared<Switches>(std::move(switches));
+    return one;
+  };
+  EXPECT_NO_THROW(check_shape(hung({{1, 1}, {}}), 0));
+  EXPECT_NO_THROW(check_shape(hung({{0, 1}, {1, 1}}), 0));
+  for (const Switches& wrong :
+       {Switches{{0}, {}}, Switches{{0, 2}, {}}, Switches{{-1, 0}, {}}, Switches{{0, 1}, {0}},
+        Switches{{0, 1}, {0, 2}}, Switches{{0, 1}, {0, -1}}, Switches{{0, 0}, {0, 0}}}) {
+    EXPECT_THROW(check_shape(hung(wrong), 0), std::invalid_argument);
+  }
 }
 
 }  // namespace
