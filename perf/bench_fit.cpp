@@ -164,6 +164,12 @@ diagnostics::CostModel fit(diagnostics::PutPair& pair, bool first) {
   const double there_us = puts.half_round_trip_us(rail);
   model.post_us = puts.post_us(rail);
   model.arrival_us = puts.arrival_us(rail);
+  // Many at once can cost a core more each than one alone does: together no more than a round trip.
+  const double both_us = model.post_us + model.arrival_us;
+  if (both_us > there_us) {
+    model.post_us *= there_us / both_us;
+    model.arrival_us *= there_us / both_us;
+  }
   const double interval_us = puts.interval_us(kSmallBytes, kSmallPuts, rail);
   // Puts that follow each other take as long as the slowest of core, rail and core.
   const double cores_us = std::max(model.post_us, model.arrival_us);
