@@ -8,6 +8,7 @@
 
 #include "lib/diagnostics.hpp"
 #include "perf/bench_collective.hpp"
+#include "perf/bench_fit.hpp"
 #include "perf/bench_options.hpp"
 #include "perf/bench_put.hpp"
 #include "perf/report.hpp"
@@ -38,6 +39,10 @@ int run(const BenchOptions& options, const std::string& command) {
   context.leader_policy = settings.leader_policy;
   if (options.what == "put") {
     bench_put(communicator, options);
+    return 0;
+  }
+  if (options.what == "fit") {
+    bench_fit(communicator, options, command);
     return 0;
   }
   const std::vector<Row> rows = bench_collective(communicator, options, context);

@@ -73,8 +73,8 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   std::string memory = "ordinary";
   bool no_check = false;
   auto what = diagnostics::collectives();
-  what.emplace_back("put");
-  app.add_option("what", options.what, "a collective, or put (one pair: latency and bandwidth)")
+  what.insert(what.end(), {"put", "fit"});
+  app.add_option("what", options.what, "a collective, put (one pair), or fit (the cost model)")
       ->check(CLI::IsMember(what));
   app.add_option("--root", options.root, "of gather, scatter and broadcast")
       ->check(CLI::NonNegativeNumber)

@@ -16,22 +16,6 @@ namespace {
 
 constexpr int kInFlight = 16;  // puts queued at once when bandwidth is measured
 
-int other_rank(const Communicator& communicator, const BenchOptions& options) {
-  if (options.peer >= communicator.size() || options.peer == 0) {
-    base::fail(Code::InvalidArgument, "--peer {} is no other rank of this job of {}", options.peer,
-               communicator.size());
-  }
-  if (options.peer > 0) return options.peer;
-  const auto job = diagnostics::describe_job(communicator);
-  const auto found = std::ranges::find_if(job.node_of, [&](int node) { return node != 0; });
-  if (found == job.node_of.end()) {
-    base::fail(Code::InvalidArgument,
-               "put is measured between nodes; start with at least two, such as "
-               "allrail-run -n 2 --nodes 2");
-  }
-  return static_cast<int>(found - job.node_of.begin());
-}
-
 /// One row: puts of one size over one rail, or (-1) over all.
 struct PutRow {
   diagnostics::PutPair& pair;
@@ -83,8 +67,24 @@ struct PutRow {
 
 }  // namespace
 
+int rank_of_other_node(const Communicator& communicator, const BenchOptions& options) {
+  if (options.peer >= communicator.size() || options.peer == 0) {
+    base::fail(Code::InvalidArgument, "--peer {} is no other rank of this job of {}", options.peer,
+               communicator.size());
+  }
+  if (options.peer > 0) return options.peer;
+  const auto job = diagnostics::describe_job(communicator);
+  const auto found = std::ranges::find_if(job.node_of, [&](int node) { return node != 0; });
+  if (found == job.node_of.end()) {
+    base::fail(Code::InvalidArgument,
+               "puts are measured between nodes; start with at least two, such as "
+               "allrail-run -n 2 --nodes 2");
+  }
+  return static_cast<int>(found - job.node_of.begin());
+}
+
 void bench_put(Communicator& communicator, const BenchOptions& options) {
-  const int other = other_rank(communicator, options);
+  const int other = rank_of_other_node(communicator, options);
   const bool first = communicator.rank() == 0;
   const auto job = diagnostics::describe_job(communicator);
   communicator.barrier();

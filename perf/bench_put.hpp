@@ -10,4 +10,8 @@ namespace allrail::perf {
 /// Collective. Rank 0 and `--peer` (the first rank of another node) talk; the others wait.
 void bench_put(Communicator& communicator, const BenchOptions& options);
 
+/// `--peer`, or the first rank of another node than rank 0's. @throws Error{InvalidArgument} where
+/// there is none.
+int rank_of_other_node(const Communicator& communicator, const BenchOptions& options);
+
 }  // namespace allrail::perf

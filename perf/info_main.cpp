@@ -13,7 +13,9 @@
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/info_leaders.hpp"
+#include "perf/info_simulate.hpp"
 #include "perf/info_switches.hpp"
+#include "perf/model_file.hpp"
 
 namespace allrail::perf {
 namespace {
@@ -32,7 +34,9 @@ struct InfoOptions {
   int leaders = 0;
   double startup_us = 20;
   double rate_mbit = 1000;
+  std::string model_file;
   LeaderQuestion leadership;
+  SimulationQuestion simulation;
 };
 
 void print_rails(const Options& options) {
@@ -82,6 +86,34 @@ void print_algorithms() {
   }
 }
 
+/// What the cost model says of the whole call, whose slices it takes for one.
+void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<int>& node_of,
+                const diagnostics::Choice& choice) {
+  diagnostics::CostModel model;
+  if (info.model_file.empty()) {
+    model.message_us = info.startup_us;
+    model.rail_MBps.assign(static_cast<std::size_t>(info.rails), info.rate_mbit / 8 / info.rails);
+  } else {
+    model = read_model(info.model_file);
+  }
+  diagnostics::ImaginedJobCall call;
+  call.collective = info.collective;
+  call.algorithms = {choice.algorithm};
+  call.bytes = bytes;
+  call.root = info.root;
+  call.ports = choice.ports;
+  call.leaders = choice.leaders;
+  call.node_of = node_of;
+  const auto result = diagnostics::simulate(call, model).front();
+  if (result.refusal.empty()) {
+    fmt::print("time of the call by the cost model{}: {:.1f} us ({})\n",
+               info.model_file.empty() ? "" : " in " + info.model_file, result.time_us,
+               result.evaluation);
+  } else {
+    fmt::print("no time of the call by the cost model: {}\n", result.refusal);
+  }
+}
+
 void explain(const InfoOptions& info, const Options& options, const std::vector<int>& node_of,
              std::vector<diagnostics::LeafInfo> leaves) {
   const auto bytes = base::parse_bytes(info.bytes);
@@ -114,6 +146,7 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
       "cost of rank {} by the Hockney model with {} us start-up and {} Mbit/s: sends {} bytes, "
       "{:.1f} us\n",
       info.rank, info.startup_us, info.rate_mbit, result.bytes_sent, result.cost_us);
+  print_cost(info, *bytes, node_of, result.choice);
   fmt::print("schedule of rank {}{}\n", info.rank, result.slices > 1 ? " (first slice)" : "");
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
     fmt::print("  {:>4}  {}\n", i, result.steps[i]);
@@ -138,9 +171,12 @@ void add_explain(CLI::App& app, InfoOptions& info) {
   explain->add_option("--leaders", info.leaders)->check(CLI::Range(0, 64));
   explain->add_option("--startup", info.startup_us, "microseconds per round, for the cost");
   explain->add_option("--rate", info.rate_mbit, "Mbit/s of all rails together, for the cost");
+  explain->add_option("--model", info.model_file,
+                      "parameters of the cost model: a file of allrail-bench fit --json");
 }
 
 int run(const InfoOptions& info, bool explains) {
+  if (info.simulation.asked) return show_simulation(info.simulation);
   Options options = Options::from_environment();
   if (info.leadership.asked) return show_leaders(info.leadership, std::move(options));
   if (explains && info.ranks > 0) {
@@ -172,6 +208,7 @@ int main(int argc, char** argv) {
   allrail::perf::InfoOptions info;
   allrail::perf::add_explain(app, info);
   allrail::perf::add_leaders(app, info.leadership);
+  allrail::perf::add_simulate(app, info.simulation);
   CLI11_PARSE(app, argc, argv);
   try {
     return allrail::perf::run(info, app.got_subcommand("explain"));

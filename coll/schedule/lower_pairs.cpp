@@ -93,7 +93,8 @@ class PairsLowering {
         members_(blocks_.ranks(me_)),
         talks_(members_.front() == rank),
         exchange_(exchange(blocks_.count(), me_, shape.ports)),
-        part_bytes_(level == Level::Smp ? 0 : largest_part(exchange, shape, level)),
+        part_bytes_(
+            level == Level::Smp || shape.without_places ? 0 : largest_part(exchange, shape, level)),
         layout_(lay_out(exchange_, blocks_, me_)),
         steps_(schedule_) {}
 
@@ -245,6 +246,7 @@ class PairsLowering {
 
   /// Where the peer awaits what I put to it in this round.
   std::uint64_t place_at(int peer, int round, std::size_t port) {
+    if (shape_.without_places) return 0;
     const PairExchange theirs = make_exchange_(blocks_.count(), peer, shape_.ports);
     const Layout layout = lay_out(theirs, blocks_, peer);
     const auto& mine = exchange_.rounds[static_cast<std::size_t>(round)].puts;

@@ -49,6 +49,9 @@ struct PairShape {
   std::vector<std::uint64_t> matrix{};  // by from * ranks + to
   std::vector<std::uint64_t> send_offsets;
   std::vector<std::uint64_t> receive_offsets;
+  // Leaves out where puts land and how long parts of the slot are, which costs O(n) for every put:
+  // for the cost model, which does not look at them.
+  bool without_places = false;
 
   std::uint64_t bytes(int from, int to) const {
     return matrix.empty() ? uniform_bytes

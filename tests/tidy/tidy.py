@@ -29,7 +29,13 @@ LAYERS = {
     "coll": ABOVE_COLL + ["coll"],
     "launcher": ["include/allrail", "lib/base"],
     "lib": ABOVE_COLL + ["coll", "launcher", "lib"],
-    "perf": ["include/allrail", "lib/base", "lib/diagnostics.hpp", "perf"],
+    "perf": [
+        "include/allrail",
+        "lib/base",
+        "lib/diagnostics.hpp",
+        "lib/simulation.hpp",
+        "perf",
+    ],
     "tests": [""],
 }
 # Folders whose only outside word is the standard library.

@@ -1,0 +1,147 @@
+#include "coll/imagined_call.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "coll/allgather/allgather.hpp"
+#include "coll/alltoall/alltoall.hpp"
+#include "coll/broadcast/broadcast.hpp"
+#include "coll/gather/gather.hpp"
+#include "coll/recipe.hpp"
+#include "coll/scatter/scatter.hpp"
+#include "coll/selection.hpp"
+#include "coll/with_ready_tokens.hpp"
+#include "lib/base/error.hpp"
+
+namespace allrail::coll {
+namespace {
+
+template <class Algorithm>
+const Algorithm& known(const Algorithm* found, const ImaginedCall& call) {
+  if (found == nullptr) {
+    base::fail(Code::InvalidArgument, "there is no {} algorithm '{}'",
+               collective_name(call.operation), call.algorithm);
+  }
+  return *found;
+}
+
+/// The row of the table, whatever its type.
+template <class Visit>
+auto with_algorithm(const ImaginedCall& call, const Visit& visit) {
+  switch (call.operation) {
+    case Operation::Gather:
+      return visit(known(gather::find_algorithm(call.algorithm), call));
+    case Operation::Scatter:
+      return visit(known(scatter::find_algorithm(call.algorithm), call));
+    case Operation::Broadcast:
+      return visit(known(broadcast::find_algorithm(call.algorithm), call));
+    case Operation::Alltoall:
+      return visit(known(alltoall::find_algorithm(call.algorithm), call));
+    default:
+      return visit(known(allgather::find_algorithm(call.algorithm), call));
+  }
+}
+
+bool is_flat(allgather::Level level) { return level == allgather::Level::Flat; }
+bool is_flat(schedule::Level level) { return level == schedule::Level::Flat; }
+
+schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape& shape, int rank) {
+  schedule::PairShape pairs;
+  pairs.map = shape.map;
+  pairs.ports = call.ports;
+  pairs.uniform_bytes = call.bytes;
+  pairs.send_offsets = pairs.receive_offsets = shape.receive_offsets;
+  pairs.without_places = true;
+  return alltoall::make_schedule(known(alltoall::find_algorithm(call.algorithm), call), pairs,
+                                 rank);
+}
+
+}  // namespace
+
+ImaginedSchedules::ImaginedSchedules(ImaginedCall call, schedule::NodeMap map)
+    : call_(std::move(call)),
+      shape_(schedule::uniform_shape(std::move(map), call_.bytes, call_.ports, call_.leaders)) {
+  if (call_.root < 0 || call_.root >= shape_.ranks()) {
+    base::fail(Code::InvalidArgument, "root {} is not one of {} ranks", call_.root, shape_.ranks());
+  }
+  is_over_nodes_ =
+      with_algorithm(call_, [](const auto& algorithm) { return !is_flat(algorithm.level); });
+  if (call_.operation == Operation::Allgather) {
+    is_straight_ = allgather::find_algorithm(call_.algorithm)->zero_copy &&
+                   shape_.map.largest_node == 1 && shape_.map.nodes() > 1 &&
+                   call_.bytes >= kZeroCopyThresholdBytes;
+  }
+}
+
+schedule::Schedule ImaginedSchedules::of(int rank) const {
+  switch (call_.operation) {
+    case Operation::Gather:
+      return gather::make_schedule(*gather::find_algorithm(call_.algorithm), shape_, call_.root,
+                                   rank);
+    case Operation::Scatter:
+      return scatter::make_schedule(*scatter::find_algorithm(call_.algorithm), shape_, call_.root,
+                                    rank);
+    case Operation::Broadcast:
+      return broadcast::make_schedule(*broadcast::find_algorithm(call_.algorithm), shape_,
+                                      call_.root, rank);
+    case Operation::Alltoall:
+      return make_alltoall(call_, shape_, rank);
+    default:
+      break;
+  }
+  const auto& algorithm = *allgather::find_algorithm(call_.algorithm);
+  if (!is_straight_) return allgather::make_schedule(algorithm, shape_, rank);
+  return with_ready_tokens(allgather::make_zero_copy_schedule(algorithm, shape_, rank), shape_.map,
+                           rank);
+}
+
+LeadersOnly leaders_only(const ImaginedCall& call, int ranks_per_node) {
+  const auto size = static_cast<std::uint64_t>(ranks_per_node);
+  LeadersOnly reduced{call, 1, {}};
+  const double share = 1.0 / ranks_per_node;
+  schedule::NodePhase& phase = reduced.phase;
+  const bool root_talks = call.root % ranks_per_node == 0;
+  phase.flags_at_end = ranks_per_node > 1 ? 1 : 0;
+  switch (call.operation) {
+    case Operation::Gather:
+      phase.give_share = share;
+      phase.give_ranks = ranks_per_node;
+      phase.flags_before_puts = ranks_per_node - 1;
+      phase.flags_at_end = root_talks ? 0 : 1;
+      reduced.call.bytes = call.bytes * size;
+      break;
+    case Operation::Scatter:
+      phase.take_share = share;
+      phase.take_ranks = ranks_per_node;
+      phase.flags_before_puts = root_talks ? 0 : 1;
+      reduced.call.bytes = call.bytes * size;
+      break;
+    case Operation::Broadcast:
+      phase.take_ranks = ranks_per_node;
+      phase.flags_before_puts = root_talks ? 0 : 1;
+      break;
+    case Operation::Alltoall:
+      phase.give_share = phase.take_share = share;
+      phase.give_ranks = phase.keep_ranks = phase.take_ranks = ranks_per_node;
+      phase.keep_share = 2 * share;  // by the slot, except for what a rank has for itself
+      phase.flags_before_puts = ranks_per_node - 1;
+      reduced.call.bytes = call.bytes * size * size;
+      break;
+    default: {
+      const int leaders =
+          std::clamp(call.leaders, 1, std::min(ranks_per_node, schedule::kMostLanes));
+      const auto group =
+          (size + static_cast<std::uint64_t>(leaders) - 1) / static_cast<std::uint64_t>(leaders);
+      phase.give_share = 1.0 / static_cast<double>(group);
+      phase.give_ranks = phase.keep_ranks = phase.take_ranks = static_cast<double>(group);
+      phase.flags_before_puts = static_cast<double>(group) - 1;
+      reduced.call.bytes = call.bytes * group;
+      reduced.ranks_per_node = leaders;
+      break;
+    }
+  }
+  reduced.call.root = call.root / ranks_per_node * reduced.ranks_per_node;
+  return reduced;
+}
+
+}  // namespace allrail::coll

@@ -1,0 +1,64 @@
+// What the programs of this project may see of the cost model: parameters in the units of their
+// command lines, and the time that a call of an imagined job takes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <allrail/error.hpp>
+
+namespace allrail::diagnostics {
+
+/// Parameters of the model; docs/simulation.md says what each means and how it is measured. Times
+/// in microseconds, rates in MB/s (10^6 bytes). The defaults are no system's: a round figure of
+/// what an RDMA network of 100 Gbit/s and a node of that time do.
+struct CostModel {
+  double latency_us = 1.5;
+  double message_us = 0.1;
+  double post_us = 0.2;
+  double arrival_us = 0.2;
+  std::vector<double> rail_MBps{12000};  // of every rail of a node
+  std::uint64_t stripe_bytes = 16ULL * 1024;
+  double copy_MBps = 10000;
+  double memory_MBps = 0;  // of a domain, for all who copy there; 0: no limit
+  double flag_us = 0.1;
+  std::string local_puts = "copy";  // or "rail"
+  double hop_us = 0.1;
+  std::vector<int> leaf_size;  // nodes of every leaf switch, the last repeats; empty: one switch
+  double oversubscription = 1;
+  double uplink_MBps = 0;  // of a leaf switch; 0: by oversubscription
+  double background = 0;   // share of the uplinks that others use
+  int domains = 1;
+  int rail_domain = 0;
+  double far_share = 1;    // of its rate that a rail has into another domain
+  bool own_ports = false;  // every rank has the rails for itself: the k-port model
+};
+
+struct ImaginedJobCall {
+  std::string collective;
+  std::vector<std::string> algorithms;  // names
+  std::uint64_t bytes = 0;  // of a rank's block; of a broadcast the data, of an alltoall a pair's
+  int root = 0;
+  int ports = 1;
+  int leaders = 1;
+  // Nodes that are alike, or, where it is not empty, the node of every rank.
+  int nodes = 1;
+  int ranks_per_node = 1;
+  std::vector<int> node_of;
+};
+
+struct SimulatedCall {
+  std::string algorithm;
+  double time_us = 0;
+  int ranks_evaluated = 0;  // whose actions were evaluated
+  std::string evaluation;   // half a sentence: what was evaluated and what approximated
+  std::string refusal;      // why there is no time, else empty
+};
+
+/// Of every algorithm. Local; runs nothing.
+/// @throws Error{InvalidArgument} for a model or a job that cannot be.
+ALLRAIL_API std::vector<SimulatedCall> simulate(const ImaginedJobCall& call,
+                                                const CostModel& model);
+
+}  // namespace allrail::diagnostics

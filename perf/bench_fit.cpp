@@ -1,0 +1,218 @@
+#include "perf/bench_fit.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <allrail/options.hpp>
+#include <fmt/core.h>
+#include <sched.h>
+
+#include "lib/base/clock.hpp"
+#include "lib/base/error.hpp"
+#include "lib/diagnostics.hpp"
+#include "perf/bench_put.hpp"
+#include "perf/model_file.hpp"
+
+namespace allrail::perf {
+namespace {
+
+constexpr std::uint64_t kSmallBytes = 64;  // a header, what the least put has
+constexpr std::uint64_t kLargeBytes = 1ULL << 20;
+constexpr int kInFlight = 16;
+constexpr int kRepeats = 31;  // medians of so many
+constexpr int kSmallPuts = 512;
+constexpr int kLargePuts = 32;
+
+double us_since(std::int64_t begin_ns) {
+  return static_cast<double>(base::now_ns() - begin_ns) * 1e-3;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+template <class Measure>
+double median_of(const Measure& measure) {
+  std::vector<double> values;
+  for (int i = 0; i < kRepeats; ++i) values.push_back(measure());
+  return median(values);
+}
+
+/// Both ranks call all functions in the same order; what they return counts on the first one.
+class PutFit {
+ public:
+  PutFit(diagnostics::PutPair& pair, bool first) : pair_(pair), first_(first) {}
+
+  double half_round_trip_us(int rail) {
+    return median_of([&] {
+      const std::int64_t begin = base::now_ns();
+      for (int i = 0; i < kInFlight; ++i) {
+        if (first_) pair_.put(kSmallBytes, rail);
+        pair_.await(kSmallBytes);
+        if (!first_) pair_.put(kSmallBytes, rail);
+      }
+      pair_.flush();
+      return us_since(begin) / (2.0 * kInFlight);
+    });
+  }
+
+  /// The core's part of a put.
+  double post_us(int rail) {
+    return median_of([&] {
+      const std::int64_t begin = base::now_ns();
+      for (int i = 0; first_ && i < kInFlight; ++i) pair_.put(kSmallBytes, rail);
+      const double each = us_since(begin) / kInFlight;
+      for (int i = 0; !first_ && i < kInFlight; ++i) pair_.await(kSmallBytes);
+      finish(true, false);
+      return each;
+    });
+  }
+
+  /// The core's part of puts that are there already when they are awaited.
+  double arrival_us(int rail) {
+    return median_of([&] {
+      for (int i = 0; !first_ && i < kInFlight; ++i) pair_.put(kSmallBytes, rail);
+      const std::int64_t until = base::now_ns() + 2'000'000;
+      while (first_ && base::now_ns() < until) {
+      }
+      const std::int64_t begin = base::now_ns();
+      for (int i = 0; first_ && i < kInFlight; ++i) pair_.await(kSmallBytes);
+      const double each = us_since(begin) / kInFlight;
+      finish(false, true);
+      return each;
+    });
+  }
+
+  /// Per put, of many that follow each other.
+  double interval_us(std::uint64_t bytes, int puts, int rail) {
+    return median_of([&] {
+      const std::int64_t begin = base::now_ns();
+      for (int i = 0; i < puts; ++i) {
+        if (first_) {
+          pair_.put(bytes, rail);
+        } else {
+          pair_.await(bytes);
+        }
+      }
+      finish(true, false);
+      return us_since(begin) / puts;
+    });
+  }
+
+ private:
+  /// One small put back says that everything has been seen.
+  void finish(bool first_sent, bool first_received) {
+    pair_.flush();
+    if (first_ == first_received) pair_.put(1, -1);
+    if (first_ == first_sent) pair_.await(1);
+    pair_.flush();
+  }
+
+  diagnostics::PutPair& pair_;
+  const bool first_;
+};
+
+/// Of memory that no cache holds.
+double copy_MBps() {
+  const std::vector<char> from(64ULL << 20, 'a');
+  std::vector<char> to(from.size(), 'b');
+  const double us = median_of([&] {
+    const std::int64_t begin = base::now_ns();
+    std::memcpy(to.data(), from.data(), from.size());
+    return us_since(begin);
+  });
+  return to.back() == 'a' ? static_cast<double>(from.size()) / us : 0;
+}
+
+/// Half of what a word takes from one thread to another and back.
+double flag_us() {
+  constexpr int kRounds = 1000;
+  constexpr int kLooksBetweenYields = 1000;
+  const auto await = [](const std::atomic<int>& flag, int value) {
+    for (int looks = 1; flag.load(std::memory_order_acquire) < value; ++looks) {
+      if (looks % kLooksBetweenYields == 0) ::sched_yield();
+    }
+  };
+  alignas(64) std::atomic<int> there{0};
+  alignas(64) std::atomic<int> back{0};
+  std::jthread other([&] {
+    for (int i = 1; i <= kRounds * kRepeats; ++i) {
+      await(there, i);
+      back.store(i, std::memory_order_release);
+    }
+  });
+  int done = 0;
+  return median_of([&] {
+    const std::int64_t begin = base::now_ns();
+    for (int i = 0; i < kRounds; ++i) {
+      there.store(++done, std::memory_order_release);
+      await(back, done);
+    }
+    return us_since(begin) / (2.0 * kRounds);
+  });
+}
+
+diagnostics::CostModel fit(diagnostics::PutPair& pair, bool first) {
+  PutFit puts(pair, first);
+  diagnostics::CostModel model;
+  const int rail = pair.rails().front();
+  puts.half_round_trip_us(rail);  // links are warm now
+  const double there_us = puts.half_round_trip_us(rail);
+  model.post_us = puts.post_us(rail);
+  model.arrival_us = puts.arrival_us(rail);
+  // Many at once can cost a core more each than one alone does: together no more than a round trip.
+  const double both_us = model.post_us + model.arrival_us;
+  if (both_us > there_us) {
+    model.post_us *= there_us / both_us;
+    model.arrival_us *= there_us / both_us;
+  }
+  const double interval_us = puts.interval_us(kSmallBytes, kSmallPuts, rail);
+  // Puts that follow each other take as long as the slowest of core, rail and core.
+  const double cores_us = std::max(model.post_us, model.arrival_us);
+  model.message_us = interval_us > cores_us ? interval_us : 0;
+  model.latency_us = std::max(0.0, there_us - model.post_us - model.message_us - model.arrival_us);
+  model.hop_us = 0;  // a part of the latency
+  model.rail_MBps.clear();
+  for (const int one : pair.rails()) {
+    const double large_us = puts.interval_us(kLargeBytes, kLargePuts, one) - model.message_us;
+    model.rail_MBps.push_back(static_cast<double>(kLargeBytes) / std::max(large_us, 1e-3));
+  }
+  return model;
+}
+
+}  // namespace
+
+void bench_fit(Communicator& communicator, const BenchOptions& options,
+               const std::string& command) {
+  if (options.json_file.empty()) {
+    base::fail(Code::InvalidArgument, "fit writes a file: say --json FILE");
+  }
+  const int other = rank_of_other_node(communicator, options);
+  const bool first = communicator.rank() == 0;
+  const auto job = diagnostics::describe_job(communicator);
+  communicator.barrier();
+  if (first || communicator.rank() == other) {
+    diagnostics::CostModel model;
+    {
+      diagnostics::PutPair pair(communicator, first ? other : 0, kLargeBytes);
+      model = fit(pair, first);
+    }
+    if (first) {
+      model.copy_MBps = copy_MBps();
+      model.flag_us = flag_us();
+      model.stripe_bytes = Options::from_environment().stripe_threshold_bytes;
+      write_model(options.json_file, model,
+                  fmt::format("{}; ranks 0 and {} of {} on {} nodes", command, other, job.ranks,
+                              job.nodes));
+      fmt::print("parameters of the cost model are in {}: allrail-info simulate ... --model {}\n",
+                 options.json_file, options.json_file);
+    }
+  }
+  communicator.barrier();
+}
+
+}  // namespace allrail::perf

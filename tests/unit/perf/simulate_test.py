@@ -1,0 +1,108 @@
+"""allrail-info simulate and its model files, from the command line."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+INFO = sys.argv.pop(1)
+
+
+def info(*arguments):
+    return subprocess.run(
+        [INFO, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def simulate(*arguments):
+    result = info("simulate", *arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)["results"]
+
+
+def times(*arguments):
+    return {(row["bytes"], row["algorithm"]): row["time_us"] for row in simulate(*arguments)}
+
+
+class Simulate(unittest.TestCase):
+    def test_a_hockney_model_gives_the_papers_formula(self):
+        # Direct allgather of 8 ranks by one port: 7 times 10 us and (64 + 64) bytes at 1 byte/us.
+        row = times(
+            "allgather", "64", "--nodes", "8", "--algorithm", "direct", "--message-us", "10",
+            "--rail-MBps", "1", "--latency-us", "0", "--post-us", "0", "--arrival-us", "0",
+            "--hop-us", "0", "--copy-MBps", "1e12", "--flag-us", "0", "--own-ports",
+        )  # fmt: skip
+        self.assertAlmostEqual(row[64, "direct"], 7 * (10 + 128), places=3)
+
+    def test_all_means_every_algorithm_of_the_table(self):
+        for collective in ("allgather", "gather", "scatter", "broadcast", "alltoall"):
+            rows = simulate(collective, "1K", "--nodes", "4", "--ranks-per-node", "2")
+            self.assertGreaterEqual(len(rows), 4)
+            self.assertTrue(all(row["time_us"] > 0 for row in rows), rows)
+
+    def test_small_blocks_want_few_messages_and_large_ones_few_bytes(self):
+        rows = times("gather", "8,256K", "--nodes", "64")
+        self.assertLess(rows[8, "binomial"], rows[8, "direct"])
+        self.assertGreater(rows[256 * 1024, "binomial"], rows[256 * 1024, "direct"])
+
+    def test_large_jobs_say_what_was_not_evaluated(self):
+        large = ("--nodes", "2048", "--ranks-per-node", "128")
+        rows = simulate("allgather", "8", *large, "--algorithm", "smp-direct,smp-bruck,bruck")
+        self.assertIn("closed form", rows[0]["evaluated"])
+        self.assertIn("1 of 2048 leaders", rows[0]["evaluated"])
+        self.assertIn("up to", rows[2]["not_evaluated"])
+
+    def test_background_traffic_slows_down_what_crosses_the_uplinks(self):
+        tree = ("gather", "256K", "--node-sizes", "2x4+2x2", "--leaf-size", "2", "--algorithm",
+                "direct", "--oversubscription", "2")  # fmt: skip
+        quiet = times(*tree)[262144, "direct"]
+        busy = times(*tree, "--background", "0.8")[262144, "direct"]
+        self.assertGreater(busy, quiet)
+
+    def test_a_model_file_is_read_and_the_command_line_goes_before_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "model.json")
+            with open(file, "w", encoding="utf-8") as stream:
+                json.dump({"context": "made up", "latency_us": 1000, "rail_MBps": [10, 10]}, stream)
+            call = ("allgather", "8", "--nodes", "2", "--algorithm", "direct", "--model", file)
+            self.assertGreater(times(*call)[8, "direct"], 1000)
+            self.assertLess(times(*call, "--latency-us", "1")[8, "direct"], 100)
+            explained = info(
+                "explain", "allgather", "8", "--ranks", "2", "--nodes", "2", "--model", file
+            )
+            self.assertIn("by the cost model in " + file, explained.stdout)
+
+    def test_bad_models_and_jobs_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for text, word in (
+                ('{"latency": 3}', "'latency'"),
+                ('{"latency_us": "much"}', "no object of parameters"),
+                ("[", "no object of parameters"),
+                ('{"rail_MBps": []}', "at least one rail"),
+                ('{"background": 1}', "background"),
+                ('{"copy_MBps": 0}', "copy_MBps"),
+                ('{"post_us": -1}', "post_us"),
+                ('{"domains": 2, "rail_domain": 2}', "rail_domain"),
+            ):
+                file = os.path.join(folder, "model.json")
+                with open(file, "w", encoding="utf-8") as stream:
+                    stream.write(text)
+                result = info("simulate", "gather", "8", "--model", file)
+                self.assertEqual(result.returncode, 1, text)
+                self.assertIn(word, result.stderr)
+        for arguments in (
+            ("--model", "/no/such/file"),
+            ("--nodes", "4", "--root", "4"),
+            ("--algorithm", "magic"),
+            ("--node-sizes", "3+x"),
+            ("--nodes", "1000000000"),
+        ):
+            result = info("simulate", "gather", "8", *arguments)
+            self.assertNotEqual(result.returncode, 0, arguments)
+            self.assertIn("allrail-info:", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
