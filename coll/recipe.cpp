@@ -158,6 +158,7 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
     case Operation::Allgather:
     case Operation::Allgatherv:
     case Operation::Allocate:
+    case Operation::Split:
       break;
   }
   return nullptr;
@@ -200,6 +201,7 @@ const char* collective_name(Operation operation) noexcept {
     case Operation::Allgather:
     case Operation::Allgatherv:
     case Operation::Allocate:
+    case Operation::Split:
       break;
   }
   return "allgather";
