@@ -19,7 +19,8 @@ enum class Operation : std::uint32_t {
   Scatterv = 8,
   Broadcast = 9,
   Alltoall = 10,
-  Alltoallv = 11
+  Alltoallv = 11,
+  Split = 12
 };
 const char* operation_name(Operation operation) noexcept;
 

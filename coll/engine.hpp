@@ -64,6 +64,20 @@ class Engine {
   /// were started. For the helper thread. An error is kept for the next call.
   void idle_progress();
 
+  /// For the other engines of this process (EngineGroup). Whether calls are started and not ended.
+  bool in_flight() const noexcept { return front_ != nullptr; }
+  /// What test() does, for whoever waits elsewhere. True if anything moved. An error is kept for
+  /// the next call.
+  bool go_on();
+  /// Takes in that another rank ended this communicator.
+  void notice_end();
+  /// Ends because another communicator of this process has, and tells its own ranks.
+  void end_with(const Team& other, const shm::AbortRecord& cause);
+  const Team& team() const noexcept { return team_; }
+  /// Whether that rank of my node, in the job's numbers, waits here for this rank in a call that is
+  /// not begun here.
+  bool is_awaited_by(int job_rank) const noexcept;
+
   /// Tells all ranks that this communicator is dead, and throws the first cause.
   [[noreturn]] void die(Code code, int peer, const std::string& text);
   /// Whether a call of this rank, or the helper, ended with the death of the communicator.
@@ -82,9 +96,11 @@ class Engine {
   bool leave_front();
 
   // engine_wait.cpp
+  bool step(const CallRun* awaited);
   void wait_for(const CallRun& call);
   bool uses_rails() const;
-  void slow_checks();
+  bool slow_checks();
+  void check_mutual_wait();
   void share_progress();
   bool look();
   void check_failures();
@@ -92,7 +108,7 @@ class Engine {
   void check_deadlines();
   void warn_if_long(std::int64_t now_ns);
   int late_rank();
-  void sleep(bool rails);
+  void sleep(bool rails, bool others);
 
   // engine_errors.cpp
   template <class Work>

@@ -1,13 +1,17 @@
 // How the communicator ends: what this rank finds is told to all, and thrown.
 #include <cerrno>
+#include <string_view>
 
 #include "coll/engine.hpp"
+#include "coll/engine_group.hpp"
 #include "coll/recipe.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 
 namespace allrail::coll {
 namespace {
+
+constexpr std::string_view kEndedElsewhere = "communicator ";
 
 std::string describe(const CallDescription& call) {
   const std::string_view algorithm = algorithm_name(call.operation, call.algorithm);
@@ -80,6 +84,7 @@ void Engine::throw_abort_record() {
   first_cause_ = team_.segment->abort_record();
   dead_ = told_ = true;
   give_up_calls();
+  if (team_.group != nullptr) team_.group->end_others(*this, first_cause_);
   throw Error(static_cast<Code>(first_cause_.code), first_cause_.text, first_cause_.peer);
 }
 
@@ -93,6 +98,36 @@ void Engine::give_up_calls() {
     call->registration.release();
   }
   front_ = to_begin_ = nullptr;
+}
+
+void Engine::notice_end() {
+  if (dead_ || !team_.segment->aborted()) return;
+  try {
+    throw_abort_record();
+  } catch (const Error&) {
+    told_ = false;
+  }
+}
+
+void Engine::end_with(const Team& other, const shm::AbortRecord& cause) {
+  if (dead_) return;
+  const int job_rank = other.job_rank_of(cause.peer);
+  std::string text = cause.text;
+  // Ranks have their numbers of the communicator that ended first; its text says which one it is.
+  if (!text.starts_with(kEndedElsewhere)) {
+    const std::string renamed =
+        cause.peer < 0 || other.job_ranks.empty()
+            ? ""
+            : fmt::format(" (its rank {} is rank {} of the job)", cause.peer, job_rank);
+    text = fmt::format("{}{} ended, and every other one of the job with it{}: {}", kEndedElsewhere,
+                       other.name, renamed, cause.text);
+  }
+  team_.segment->set_abort(cause.code, team_.rank_of_job(job_rank), text);
+  if (team_.events != nullptr) team_.events->abort_set();
+  first_cause_ = team_.segment->abort_record();
+  dead_ = true;
+  told_ = false;
+  give_up_calls();
 }
 
 void Engine::throw_if_dead() {

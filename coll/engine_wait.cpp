@@ -1,5 +1,6 @@
 // Waiting for a call, and what is looked after meanwhile.
 #include "coll/engine.hpp"
+#include "coll/engine_group.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 #include "shm/progress.hpp"
@@ -33,19 +34,39 @@ bool Engine::uses_rails() const {
 bool Engine::test(CallRun& call) {
   if (call.state == CallRun::State::Ended) return true;
   if (dead_) throw_if_dead();
-  guarded([this, &call] {
-    if (uses_rails()) team_.fabric->progress();
-    advance();
-    if (call.state == CallRun::State::Ended) return;
-    if (team_.segment->aborted()) throw_abort_record();
-    check_failures();
-    if (waiting_since_ns_ == 0) {
-      waiting_since_ns_ = base::now_ns();
-      next_slow_check_ns_ = waiting_since_ns_ + kSlowCheckNs;
-    }
-    slow_checks();
-  });
-  return call.state == CallRun::State::Ended;
+  guarded([this, &call] { step(&call); });
+  if (call.state == CallRun::State::Ended) return true;
+  if (team_.group != nullptr) team_.group->advance_others(*this);
+  return false;
+}
+
+/// Everything that can be done without waiting, for one call or (null) for all that are in flight.
+/// True if the rails moved anything.
+bool Engine::step(const CallRun* awaited) {
+  const bool moved = uses_rails() && team_.fabric->progress();
+  advance();
+  if (awaited != nullptr ? awaited->state == CallRun::State::Ended : front_ == nullptr)
+    return moved;
+  if (team_.segment->aborted()) throw_abort_record();
+  check_failures();
+  if (waiting_since_ns_ == 0) {
+    waiting_since_ns_ = base::now_ns();
+    next_slow_check_ns_ = waiting_since_ns_ + kSlowCheckNs;
+  }
+  slow_checks();
+  return moved;
+}
+
+bool Engine::go_on() {
+  if (dead_) return false;
+  const std::uint64_t ended = slices_ended_;
+  bool moved = false;
+  try {
+    guarded([this, &moved] { moved = step(nullptr); });
+  } catch (const Error&) {
+    told_ = false;  // the next call of this communicator tells it
+  }
+  return moved || slices_ended_ != ended;
 }
 
 void Engine::wait(CallRun& call) {
@@ -55,6 +76,9 @@ void Engine::wait(CallRun& call) {
 }
 
 void Engine::wait_for(const CallRun& call) {
+  // Ranks of another communicator may wait there for a call that this rank has started, and these
+  // for them.
+  const bool others = team_.group != nullptr && team_.group->others_in_flight(*this);
   for (;;) {
     // Every slice is a wait of its own.
     const std::uint64_t slices_ended = slices_ended_;
@@ -63,9 +87,10 @@ void Engine::wait_for(const CallRun& call) {
     waiting_since_ns_ = 0;
     checked_ = false;
     while (slices_ended == slices_ended_) {
-      const bool moved = rails && look();
+      bool moved = rails && look();
       advance();
       if (call.state == CallRun::State::Ended) return;
+      if (others) moved = team_.group->advance_others(*this) || moved;
       if (team_.segment->aborted()) throw_abort_record();
       check_failures();
       if (moved) {
@@ -79,8 +104,8 @@ void Engine::wait_for(const CallRun& call) {
         // Most waits end before: they cost no acknowledgement and no word of what is done.
         next_slow_check_ns_ = waiting_since_ns_ + kSlowCheckNs;
       }
-      slow_checks();
-      if (tired) sleep(rails);
+      if (slow_checks() && team_.group != nullptr && !others) check_mutual_wait();
+      if (tired) sleep(rails, others);
     }
   }
 }
@@ -101,9 +126,10 @@ void Engine::check_failures() {
   die(failure.mismatch ? Code::Mismatch : Code::Network, failure.peer, failure.text);
 }
 
-void Engine::slow_checks() {
+/// True if it was time for them.
+bool Engine::slow_checks() {
   const std::int64_t now = base::now_ns();
-  if (now < next_slow_check_ns_) return;
+  if (now < next_slow_check_ns_) return false;
   next_slow_check_ns_ = now + kSlowCheckNs;
   checked_ = true;
   shm::RankLine& line = team_.segment->line(team_.local_rank);
@@ -114,6 +140,41 @@ void Engine::slow_checks() {
   check_local_ranks();
   check_deadlines();
   warn_if_long(now);
+  if (team_.group == nullptr) return true;
+  team_.group->look_after_others(*this, now);
+  if (dead_) throw_abort_record();
+  return true;
+}
+
+/// Two ranks of a node that wait for each other in different communicators wait for ever: neither
+/// has anything else in flight, and each waits for the other in a call that this has not begun.
+void Engine::check_mutual_wait() {
+  // Only what a rank of this node does in that call itself ends such a wait.
+  const int awaited = active_count_ > 0 && active(0).awaits_node() ? active(0).awaited_rank() : -1;
+  if (awaited < 0) return;
+  const std::uint64_t call = active(0).call_number();
+  const int job_rank = team_.job_rank_of(awaited);
+  team_.segment->line(team_.local_rank)
+      .awaits.store(shm::awaits_word(call, job_rank), std::memory_order_release);
+  const Engine* const other = team_.group->where_awaited(*this, job_rank);
+  if (other == nullptr) return;
+  const shm::RankLine& theirs = team_.segment->line(team_.local_rank_of(awaited));
+  if (shm::read_call(theirs).sequence >= call) return;
+  die(Code::Mismatch, awaited,
+      fmt::format(
+          "rank {} waits for rank {} in call {} of communicator {}, and that rank for it in "
+          "communicator {}; ranks that have several communicators together must use them "
+          "in the same order",
+          team_.rank, awaited, call, team_.name, other->team_.name));
+}
+
+bool Engine::is_awaited_by(int job_rank) const noexcept {
+  const int rank = team_.rank_of_job(job_rank);
+  if (rank < 0 || rank >= team_.roster->ranks() || team_.node_of(rank) != team_.node) return false;
+  const std::uint64_t word =
+      team_.segment->line(team_.local_rank_of(rank)).awaits.load(std::memory_order_acquire);
+  return shm::awaited_rank(word) == team_.job_rank_of(team_.rank) &&
+         shm::awaiting_call(word) > sequence_;
 }
 
 /// What others may wait for while this rank waits, or computes.
@@ -203,17 +264,18 @@ void Engine::check_local_ranks() {
   }
 }
 
-void Engine::sleep(bool rails) {
+/// `others`: calls of other communicators are in flight, whose news wake nobody here.
+void Engine::sleep(bool rails, bool others) {
   const Execution& execution = active(0);
   if (rails && (active_count_ == 0 || !execution.awaits_node())) {
     if (checked_) team_.fabric->flush_acknowledgements();
-    team_.fabric->sleep(active_count_ > 1 || !checked_ ? 1 : kRailSleepMs);
+    team_.fabric->sleep(active_count_ > 1 || !checked_ || others ? 1 : kRailSleepMs);
     return;
   }
   const bool puts_open = team_.fabric != nullptr && team_.fabric->oldest_open_call() != UINT64_MAX;
   shm::sleep_until(
       *team_.segment, team_.local_rank, [&execution] { return execution.node_is_ready(); },
-      rails || puts_open || !checked_ ? 1 : shm::kMaxSleepMs);
+      rails || puts_open || !checked_ || others ? 1 : shm::kMaxSleepMs);
 }
 
 void Engine::drain(std::chrono::milliseconds patience) noexcept {

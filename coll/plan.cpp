@@ -24,6 +24,8 @@ const char* operation_name(Operation operation) noexcept {
       return "allgatherv";
     case Operation::Allocate:
       return "allocate";
+    case Operation::Split:
+      return "split";
     case Operation::Gather:
       return "gather";
     case Operation::Gatherv:

@@ -180,6 +180,7 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
     case Operation::Allgather:
     case Operation::Allgatherv:
     case Operation::Allocate:
+    case Operation::Split:
       break;
   }
   return nullptr;
@@ -224,6 +225,7 @@ const char* collective_name(Operation operation) noexcept {
     case Operation::Allgather:
     case Operation::Allgatherv:
     case Operation::Allocate:
+    case Operation::Split:
       break;
   }
   return "allgather";

@@ -1,9 +1,11 @@
 // Who runs collectives together: this rank's place, and what it acts on.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "coll/offer.hpp"
@@ -15,6 +17,8 @@
 #include "transport/fabric.hpp"
 
 namespace allrail::coll {
+
+class EngineGroup;
 
 /// What a rank that runs collectives asks of, and tells, the other layers.
 class TeamEvents {
@@ -41,6 +45,9 @@ struct Team {
   const MappedBuffers* buffers = nullptr;   // null: there are none
   shm::WaitPolicy wait_policy;
   bool local_puts_by_rail = false;
+  EngineGroup* group = nullptr;  // of this process; null: there is no other communicator
+  std::string name = "world";    // of the communicator, for texts
+  std::vector<int> job_ranks;    // the number in the job of every rank; empty: it is the same
 
   /// Of a rank of my node.
   int local_rank_of(int other) const { return roster->local_rank_of(other); }
@@ -52,6 +59,16 @@ struct Team {
     const auto small = static_cast<std::uint64_t>(layout.small_slots);
     return number < small ? layout.small_slots_offset + number * layout.small_slot_stride
                           : layout.large_slots_offset + (number - small) * layout.large_slot_stride;
+  }
+  /// The same rank as the job numbers it, and back: -1 for one that is not in this communicator.
+  int job_rank_of(int rank_here) const {
+    return job_ranks.empty() || rank_here < 0 ? rank_here
+                                              : job_ranks[static_cast<std::size_t>(rank_here)];
+  }
+  int rank_of_job(int job_rank) const {
+    if (job_ranks.empty() || job_rank < 0) return job_rank;
+    const auto found = std::ranges::find(job_ranks, job_rank);
+    return found == job_ranks.end() ? -1 : static_cast<int>(found - job_ranks.begin());
   }
   /// Whether puts to this rank are copies inside the node segment.
   bool is_local(int other) const { return node_of(other) == node && !local_puts_by_rail; }

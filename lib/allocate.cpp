@@ -228,7 +228,7 @@ class World::Allocation {
 };
 
 BufferMemory World::allocate(std::size_t count, std::size_t element_bytes, MemoryOwner owner) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
@@ -243,10 +243,10 @@ BufferMemory World::allocate(std::size_t count, std::size_t element_bytes, Memor
 }
 
 void World::exchange(std::span<const std::byte> send, std::span<std::byte> receive,
-                     const CallOptions& options) {
+                     const CallOptions& options, coll::Operation operation) {
   static const std::string no_name;
   PlanKey key;
-  key.operation = coll::Operation::Allocate;
+  key.operation = operation;
   key.bytes = send.size();
   key.algorithm = &no_name;
   run(plan_for(key, {}), {send.data(), receive.data(), receive.size()}, options);

@@ -20,6 +20,12 @@ int Communicator::node_count() const noexcept { return world_->roster().nodes();
 int Communicator::node_rank() const noexcept { return world_->team().local_rank; }
 int Communicator::node_size() const noexcept { return world_->roster().node_size(node()); }
 
+std::optional<Communicator> Communicator::split(int color, int key) const {
+  std::unique_ptr<World> part = world_->split(color, key);
+  if (!part) return std::nullopt;
+  return Communicator(std::move(part));
+}
+
 void Communicator::barrier() { world_->barrier(); }
 
 void Communicator::allgather_bytes(std::span<const std::byte> send, std::span<std::byte> recv,

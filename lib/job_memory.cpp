@@ -21,6 +21,7 @@ constexpr std::uint64_t kShareOfSharedMemory = 2;
 constexpr std::uint64_t kShareForSegment = 2;
 constexpr std::uint64_t kShareForUser = 4;
 constexpr std::uint64_t kShareForBuffers = 8;
+constexpr std::uint64_t kShareForSplits = 16;
 constexpr int kLockCapability = 14;  // CAP_IPC_LOCK
 
 /// The smallest share that any host can give to each of its nodes.
@@ -132,6 +133,10 @@ std::string buffer_warning(const JobMemory& memory, int rank, std::uint64_t want
       rank, base::format_bytes(wanted_bytes),
       memory.lockable_bytes == UINT64_MAX ? "less" : base::format_bytes(memory.lockable_bytes),
       base::format_bytes(kShareForBuffers * wanted_bytes * rails));
+}
+
+std::uint64_t lockable_for_splits(std::uint64_t lockable_bytes) {
+  return lockable_bytes == UINT64_MAX ? lockable_bytes : lockable_bytes / kShareForSplits;
 }
 
 std::uint64_t lockable_memory() {

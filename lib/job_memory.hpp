@@ -27,7 +27,7 @@ struct JobMemory {
 
 /// Of the memory that a rank may lock, its rails share a half for the node segment, which each of
 /// them registers, a quarter for the memory that calls register and an eighth for Buffers; the rest
-/// is for their links.
+/// is for their links, and for the communicators that are split off.
 /// @throws Error{ResourceLimit} naming the rank whose limit does not allow the smallest segment.
 JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
                         std::uint64_t wanted_bytes);
@@ -40,6 +40,8 @@ std::string user_warning(const JobMemory& memory, std::uint64_t wanted_bytes);
 /// was asked; `rank` is where.
 std::string buffer_warning(const JobMemory& memory, int rank, std::uint64_t wanted_bytes);
 
+/// Of what a rank may lock, what all communicators that are split off have together.
+std::uint64_t lockable_for_splits(std::uint64_t lockable_bytes);
 /// What this process may lock (RLIMIT_MEMLOCK), UINT64_MAX where there is no limit.
 std::uint64_t lockable_memory();
 

@@ -63,7 +63,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
   if (operation == coll::Operation::Barrier) {
     request.algorithm = coll::barrier::kAlgorithm;
     request.ports = coll::barrier::ports_for(roster_.nodes(), std::max(1, rail_count()));
-  } else if (operation == coll::Operation::Allocate) {
+  } else if (operation == coll::Operation::Allocate || operation == coll::Operation::Split) {
     // An allgather of next to nothing, whatever the settings ask of allgathers of the user.
     request.algorithm = select_for_allocation(roster_, rail_count()).algorithm;
   } else {
@@ -119,6 +119,7 @@ void World::reject(const std::string& text) {
     segment_.set_abort(static_cast<int>(Code::Aborted), team_.rank,
                        fmt::format("rank {} called with wrong arguments: {}", team_.rank, text));
     abort_set();
+    job_->engines.end_others(*engine_, segment_.abort_record());
   }
   throw Error(Code::InvalidArgument, text);
 }
@@ -168,7 +169,7 @@ coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::
 }
 
 void World::barrier() {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   static const std::string no_name;
   PlanKey key;
@@ -263,7 +264,7 @@ PlanKey World::allgatherv_key(std::span<const std::byte> send, std::span<std::by
 
 void World::allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                       const CallOptions& options) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   const PlanKey key = allgather_key(send, receive, options);
   run(plan_for(key, options), buffers_of(send, receive, key), options);
@@ -273,14 +274,14 @@ void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> rec
                        std::span<const std::size_t> counts,
                        std::span<const std::size_t> displacements, std::size_t element_bytes,
                        const CallOptions& options) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
   run(plan_for(key, options), buffers_of(send, receive, key), options);
 }
 
 std::vector<RailStatistics> World::rail_statistics() {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   return read_counters();
 }
 
@@ -308,7 +309,8 @@ std::vector<RailStatistics> World::read_counters() const {
 
 void World::print_summary() {
   if (options_.log.find("summary") == std::string::npos) return;
-  std::string line = fmt::format("allrail rank {} summary:", team_.rank);
+  const std::string of = is_first_ ? "" : fmt::format(" of communicator {}", team_.name);
+  std::string line = fmt::format("allrail rank {}{} summary:", team_.rank, of);
   for (const RailStatistics& rail : read_counters()) {
     line += fmt::format(
         " {} sent {} bytes in {} chunks, received {} in {}, replays {}, fences {}, duplicates {}, "

@@ -1,4 +1,6 @@
 // Everything behind a Communicator: start-up joins the layers here, and each call passes through.
+// The first one of a job starts over PMIx (world_start.cpp), those that are split off it over calls
+// of the one that they come from (split.cpp).
 #pragma once
 
 #include <chrono>
@@ -13,11 +15,10 @@
 #include "coll/selection.hpp"
 #include "coll/team.hpp"
 #include "include/allrail/communicator.hpp"
-#include "launcher/bootstrap.hpp"
 #include "lib/buffer_table.hpp"
 #include "lib/card.hpp"
 #include "lib/entry_gate.hpp"
-#include "lib/helper_thread.hpp"
+#include "lib/job.hpp"
 #include "lib/job_memory.hpp"
 #include "lib/node_control.hpp"
 #include "lib/plan_cache.hpp"
@@ -51,7 +52,7 @@ class World final : public coll::TeamEvents {
   transport::PeerRails rails_of(int peer) override;
   const shm::SegmentLayout& segment_layout() const { return segment_.layout(); }
   transport::Fabric* fabric() { return fabric_.get(); }
-  EntryGate& gate() { return gate_; }
+  EntryGate& gate() { return job_->gate; }
   const coll::SlotGeometry& geometry() const { return geometry_; }
   /// Rails that every rank of the job has: schedules depend on it.
   int rail_count() const { return fabric_ ? job_rails_ : 0; }
@@ -80,6 +81,8 @@ class World final : public coll::TeamEvents {
   void drop(UserPlan& plan) noexcept;
   BufferMemory allocate(std::size_t count, std::size_t element_bytes, MemoryOwner owner);
   std::vector<RailStatistics> rail_statistics();
+  /// What Communicator::split() says; null for a negative color.
+  std::unique_ptr<World> split(int color, int key);
 
   /// What a call of this size would do; for allrail-info.
   coll::Selection select(std::uint64_t bytes_per_rank, const CallOptions& options,
@@ -89,25 +92,41 @@ class World final : public coll::TeamEvents {
 
  private:
   class Allocation;  // allocate.cpp
+  class Splitting;   // split.cpp
 
+  /// One that `parent` is split into: its ranks, by their numbers there. Not started.
+  World(const World& parent, std::string name, const std::vector<int>& ranks);
+
+  static std::uint64_t hash_text(const std::string& text);
   void make_rails();
+  void make_control_listener(const RailChoices& choices);
   void make_rails_or_tell(Card& mine);
   std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index);
   std::unique_ptr<transport::Rail> make_verbs_rail(const RailChoice& choice, int index,
                                                    const RailChoices& choices);
   // The cards are there for the start only; what stays of them is in the roster and, once per node,
   // in the directory.
-  std::vector<Card> exchange_cards(Card mine);
-  void find_place(Card& mine) const;
+  void fill_in(Card& mine);
+  std::vector<Card> take_cards(const std::vector<std::vector<std::byte>>& blobs, const Card& mine);
+  void find_place();
+  void adopt_nodes(const std::vector<Card>& cards, schedule::NodeMap map,
+                   std::uint64_t node_memory_bytes);
   void find_switch_or_tell(Card& mine);
-  void adopt_nodes(const std::vector<Card>& cards);
+  /// Of this rank's node, as the job has found it.
+  SwitchPlace switch_place() const;
   void adopt_switches(const std::vector<Card>& cards);
   void make_segment(const std::vector<Card>& cards);
+  // Its parts: what the first rank of a node does, the others, and all of them behind that.
+  void create_segment(const std::vector<Card>& cards);
+  void attach_segment(const std::vector<Card>& cards);
+  void enter_segment();
   /// Where the lanes of this node's leaders should lie.
   std::vector<shm::MemoryPart> lane_memory(const std::vector<Card>& cards) const;
   void await_attached();
   void start_fabric();
+  void find_outnumbered(const std::vector<Card>& cards);
   void start_engine(const std::vector<Card>& cards);
+  void start_helper();
   void agree_on_reading(const std::vector<Card>& cards);
   void start_control_plane(const std::vector<Card>& cards);
   void abort_set() override;
@@ -166,7 +185,8 @@ class World final : public coll::TeamEvents {
   void run(const coll::CallPlan& plan, const coll::Buffers& buffers, const CallOptions& options);
   /// An allgather of a few bytes that Allrail itself needs.
   void exchange(std::span<const std::byte> send, std::span<std::byte> receive,
-                const CallOptions& options = {});
+                const CallOptions& options = {},
+                coll::Operation operation = coll::Operation::Allocate);
   [[noreturn]] void reject(const std::string& text);
   void check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                        std::uint64_t expected_bytes, std::uint64_t my_offset);
@@ -179,7 +199,14 @@ class World final : public coll::TeamEvents {
   std::vector<RailStatistics> read_counters() const;
 
   Options options_;
-  launcher::Bootstrap bootstrap_;
+  std::shared_ptr<Job> job_;
+  bool is_first_ = true;        // of the job; else it was split off
+  int ranks_ = 1;               // team_.rank is the own one
+  std::uint64_t job_hash_ = 0;  // what its connections are told by from those of others
+  std::uint64_t identity_ = 0;  // of the communicator: the same on its ranks, different in a job
+  std::uint64_t splits_ = 0;    // made so far
+  std::string cpuset_;          // of this process, and its place
+  topology::RankPlace place_;
   std::vector<std::unique_ptr<transport::Rail>> rails_made_;  // until the fabric takes them
   transport::ControlOptions control_options_;
   std::unique_ptr<transport::ControlListener> control_listener_;  // until the control plane has it
@@ -211,9 +238,7 @@ class World final : public coll::TeamEvents {
   std::vector<std::shared_ptr<UserPlan>> user_plans_;
   std::unique_ptr<NodeControl> node_control_;
   std::unique_ptr<transport::ControlPlane> control_;  // on the first rank of each node
-  EntryGate gate_;
-  std::shared_ptr<BufferTable> buffers_;  // with all Buffers that live
-  HelperThread helper_;
+  std::shared_ptr<BufferTable> buffers_;              // with all Buffers that live
 };
 
 }  // namespace allrail

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kPatience{1000};
 std::shared_ptr<UserPlan> World::plan_allgather(std::span<const std::byte> send,
                                                 std::span<std::byte> receive,
                                                 const CallOptions& options) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   const PlanKey key = allgather_key(send, receive, options);
   return make_user_plan(make_connected_plan(key, options), buffers_of(send, receive, key), options);
@@ -28,7 +28,7 @@ std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send
                                                  std::span<const std::size_t> displacements,
                                                  std::size_t element_bytes,
                                                  const CallOptions& options) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
   return make_user_plan(make_connected_plan(key, options), buffers_of(send, receive, key), options);
@@ -50,7 +50,7 @@ std::shared_ptr<UserPlan> World::make_user_plan(std::unique_ptr<coll::CallPlan> 
 }
 
 void World::start(UserPlan& plan) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   if (plan.buffer_is_gone) {
     reject("a plan was started whose Buffer was destroyed: a Buffer must outlive its plans");
@@ -64,14 +64,14 @@ void World::start(UserPlan& plan) {
 }
 
 bool World::test(UserPlan& plan) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   check_started(plan);
   if (plan.running && engine_->test(plan.run)) plan.running = false;
   return !plan.running;
 }
 
 void World::wait(UserPlan& plan) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   check_started(plan);
   if (plan.running) engine_->wait(plan.run);
   plan.running = false;
@@ -84,7 +84,7 @@ void World::check_started(const UserPlan& plan) {
 }
 
 void World::drop(UserPlan& plan) noexcept {
-  if (!gate_.enter()) {
+  if (!job_->gate.enter()) {
     // Another thread is in a call, which is a mistake: its call may need this plan to go on. So the
     // plan lives until the communicator ends, and the communicator ends now if the plan runs.
     base::log_error("a plan was destroyed while another thread uses Allrail");
@@ -97,7 +97,7 @@ void World::drop(UserPlan& plan) noexcept {
   }
   engine_->abandon(plan.run, kPatience);
   std::erase_if(user_plans_, [&plan](const auto& one) { return one.get() == &plan; });
-  gate_.leave();
+  job_->gate.leave();
 }
 
 void World::let_go(const BufferTable::Entry& entry) noexcept {

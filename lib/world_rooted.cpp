@@ -186,7 +186,7 @@ coll::Buffers World::plain_buffers(const CollectiveCall& call) {
 }
 
 void World::call(const CollectiveCall& call, const CallOptions& options) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
     // Counts differ from call to call as a rule, so the plan is not kept.
@@ -199,7 +199,7 @@ void World::call(const CollectiveCall& call, const CallOptions& options) {
 }
 
 std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOptions& options) {
-  const EntryGuard guard(gate_);
+  const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
     return make_user_plan(make_alltoallv_plan(call, options), plain_buffers(call), options);

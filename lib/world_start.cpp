@@ -38,17 +38,22 @@ std::uint64_t random_number() {
   return static_cast<std::uint64_t>(device()) << 32 | device();
 }
 
-std::uint64_t hash_text(const std::string& text) {
+}  // namespace
+
+std::uint64_t World::hash_text(const std::string& text) {
   std::uint64_t hash = 0;
   for (const char character : text) hash = coll::mix(hash, static_cast<unsigned char>(character));
   return hash;
 }
 
-}  // namespace
-
 World::World(const Options& options)
-    : options_(options), bootstrap_(launcher::Bootstrap::start(options.bootstrap_timeout)) {
-  set_up_log(options_.log, bootstrap_.size() > 1 ? bootstrap_.rank() : -1);
+    : options_(options),
+      job_(std::make_shared<Job>(launcher::Bootstrap::start(options.bootstrap_timeout))) {
+  launcher::Bootstrap& bootstrap = job_->bootstrap;
+  team_.rank = bootstrap.rank();
+  ranks_ = bootstrap.size();
+  job_hash_ = hash_text(bootstrap.job_name());
+  set_up_log(options_.log, ranks_ > 1 ? team_.rank : -1);
   const auto pairs = base::parse_pairs(options_.rail_pairs);
   if (!pairs) {
     base::fail(Code::BadConfiguration,
@@ -65,23 +70,37 @@ World::World(const Options& options)
   }
   leader_policy_ = *policy;
   Card mine;
-  if (bootstrap_.size() > 1) make_rails_or_tell(mine);
-  const std::vector<Card> cards = exchange_cards(std::move(mine));
-  adopt_nodes(cards);
+  if (ranks_ > 1) make_rails_or_tell(mine);
+  find_place();
+  fill_in(mine);
+  find_switch_or_tell(mine);
+  const std::vector<Card> cards = take_cards(bootstrap.exchange(encode(mine)), mine);
+  check_rail_pairs(cards, wanted_pairs_);
+  identity_ = cards[0].random;
+  std::vector<std::string> hosts;
+  hosts.reserve(cards.size());
+  for (const Card& card : cards) hosts.push_back(card.host);
+  adopt_nodes(cards, schedule::NodeMap(node_of_ranks(hosts, options_.nodes)),
+              options_.node_memory_bytes);
   adopt_switches(cards);
   make_segment(cards);
   start_fabric();
+  find_outnumbered(cards);
   start_engine(cards);
-  agree_on_reading(cards);
+  {
+    const EntryGuard guard(job_->gate);
+    agree_on_reading(cards);
+  }
+  start_helper();
 }
 
 std::unique_ptr<transport::Rail> World::make_tcp_rail(const RailChoice& choice, int index) {
   transport::TcpRailOptions rail;
   rail.index = index;
   rail.item = choice.name;
-  rail.rank = bootstrap_.rank();
-  rail.size = bootstrap_.size();
-  rail.job_hash = hash_text(bootstrap_.job_name());
+  rail.rank = team_.rank;
+  rail.size = ranks_;
+  rail.job_hash = job_hash_;
   return transport::make_tcp_rail(rail);
 }
 
@@ -95,9 +114,9 @@ std::unique_ptr<transport::Rail> World::make_verbs_rail(const RailChoice& choice
   rail.device = choice.device;
   rail.port = choice.port;
   rail.gid_index = choice.gid_index;
-  rail.rank = bootstrap_.rank();
-  rail.size = bootstrap_.size();
-  rail.job_hash = hash_text(bootstrap_.job_name());
+  rail.rank = team_.rank;
+  rail.size = ranks_;
+  rail.job_hash = job_hash_;
   rail.has_siblings = choices.rails.size() > 1;
   return transport::make_verbs_rail(rail);
 }
@@ -116,9 +135,11 @@ void World::make_rails_or_tell(Card& mine) {
 }
 
 void World::make_rails() {
-  const bool one_host = static_cast<int>(bootstrap_.local_ranks().size()) == bootstrap_.size();
-  const RailChoices choices = choose_rails(options_, one_host);
-  if (!choices.note.empty() && bootstrap_.rank() == 0) base::log_warning("{}", choices.note);
+  if (is_first_) {
+    job_->is_one_host = static_cast<int>(job_->bootstrap.local_ranks().size()) == ranks_;
+  }
+  const RailChoices choices = choose_rails(options_, job_->is_one_host);
+  if (!choices.note.empty() && is_first_ && team_.rank == 0) base::log_warning("{}", choices.note);
   verbs_rails_ = choices.verbs;
   for (const RailChoice& choice : choices.rails) {
     rail_ends_.push_back(choice.end);
@@ -127,32 +148,36 @@ void World::make_rails() {
     rails_made_.push_back(choices.verbs ? make_verbs_rail(choice, index, choices)
                                         : make_tcp_rail(choice, index));
   }
-  control_options_.rank = bootstrap_.rank();
-  control_options_.size = bootstrap_.size();
-  control_options_.job_hash = hash_text(bootstrap_.job_name());
+  make_control_listener(choices);
+}
+
+void World::make_control_listener(const RailChoices& choices) {
+  control_options_.rank = team_.rank;
+  control_options_.size = ranks_;
+  control_options_.job_hash = job_hash_;
   control_options_.items = choices.control;
   control_listener_ = std::make_unique<transport::ControlListener>(control_options_);
 }
 
-void World::find_place(Card& mine) const {
+void World::find_place() {
   using topology::Machine;
   const Machine cores = Machine::discover(Machine::Detail::CoresOnly);
-  mine.cpuset = cores.cpuset();
+  cpuset_ = cores.cpuset();
   // Where all is equally near, the devices, which take longer to find, would tell nothing.
-  if (cores.domains() == 1 || bootstrap_.size() == 1) return;
+  if (cores.domains() == 1 || ranks_ == 1) return;
   const Machine machine = Machine::discover(Machine::Detail::WithDevices);
-  mine.place = machine.place_of(mine.cpuset, rail_devices_);
+  place_ = machine.place_of(cpuset_, rail_devices_);
 }
 
 /// Only the first rank of a node reads the map, so that all nodes do and no two ranks of a node. A
 /// map that is wrong is told to all, like a rank that has no rails.
 void World::find_switch_or_tell(Card& mine) {
   if (options_.switch_map.empty()) {
-    mine.switch_place.leaf = bootstrap_.leaf_switch();
+    mine.switch_place.leaf = job_->bootstrap.leaf_switch();
     return;
   }
   const VirtualPlace place =
-      virtual_place(bootstrap_.local_ranks(), bootstrap_.rank(), options_.nodes);
+      virtual_place(job_->bootstrap.local_ranks(), job_->bootstrap.rank(), options_.nodes);
   if (!place.is_first) return;
   topology::HostNames names;
   names.host = host_name(host_identity());
@@ -170,31 +195,49 @@ void World::find_switch_or_tell(Card& mine) {
   }
 }
 
-std::vector<Card> World::exchange_cards(Card mine) {
+SwitchPlace World::switch_place() const {
+  SwitchPlace place;
+  const auto& switches = roster_.switches();
+  if (switches == nullptr) return place;
+  const auto leaf =
+      static_cast<std::size_t>(switches->leaf_of[static_cast<std::size_t>(team_.node)]);
+  place.leaf = switch_names_.leaves[leaf];
+  if (!switches->chassis_of.empty()) {
+    place.chassis = switch_names_.chassis[static_cast<std::size_t>(switches->chassis_of[leaf])];
+  }
+  return place;
+}
+
+void World::fill_in(Card& mine) {
   mine.library_version = ALLRAIL_VERSION;
   mine.settings = base::settings_that_must_agree(options_);
   mine.host = host_identity();
-  find_place(mine);
-  find_switch_or_tell(mine);
+  mine.cpuset = cpuset_;
+  mine.place = place_;
   mine.pid = ::getpid();
   mine.random = random_number();
   mine.shared_memory_bytes = free_shared_memory();
-  if (verbs_rails_) mine.lockable_bytes = lockable_memory();
-  if (bootstrap_.rank() == 0) {
+  if (verbs_rails_) {
+    mine.lockable_bytes = is_first_ ? lockable_memory() : job_->take_lockable();
+    if (is_first_) job_->lockable_bytes = lockable_for_splits(mine.lockable_bytes);
+  }
+  if (team_.rank == 0) {
     const auto secret = transport::JobSecret::random();
     mine.secret.assign(secret.bytes().begin(), secret.bytes().end());
   }
   mine.rail_ends = rail_ends_;
   for (const auto& rail : rails_made_) mine.rail_addresses.push_back(rail->address());
   if (control_listener_) mine.control_address = control_listener_->address();
-  const auto blobs = bootstrap_.exchange(encode(mine));
+}
+
+std::vector<Card> World::take_cards(const std::vector<std::vector<std::byte>>& blobs,
+                                    const Card& mine) {
   std::vector<Card> cards;
   for (std::size_t rank = 0; rank < blobs.size(); ++rank) {
-    cards.push_back(decode(blobs[rank], static_cast<int>(rank), bootstrap_.rank(), mine));
+    cards.push_back(decode(blobs[rank], static_cast<int>(rank), team_.rank, mine));
   }
   check_agreement(cards);
-  check_failures(cards, bootstrap_.rank());
-  check_rail_pairs(cards, wanted_pairs_);
+  check_failures(cards, team_.rank);
   job_rails_ = static_cast<int>(rail_ends_.size());
   for (const Card& card : cards) {
     job_rails_ = std::min(job_rails_, static_cast<int>(card.rail_ends.size()));
@@ -208,21 +251,17 @@ std::vector<Card> World::exchange_cards(Card mine) {
   return cards;
 }
 
-void World::adopt_nodes(const std::vector<Card>& cards) {
-  std::vector<std::string> hosts;
-  hosts.reserve(cards.size());
-  for (const Card& card : cards) hosts.push_back(card.host);
-  roster_ =
-      coll::Roster(schedule::NodeMap(node_of_ranks(hosts, options_.nodes)), bootstrap_.rank());
-  team_.rank = bootstrap_.rank();
+void World::adopt_nodes(const std::vector<Card>& cards, schedule::NodeMap map,
+                        std::uint64_t node_memory_bytes) {
+  roster_ = coll::Roster(map, team_.rank);
   team_.node = roster_.node();
   team_.local_rank = roster_.local_rank_of(team_.rank);
   team_.roster = &roster_;
-  team_.local_puts_by_rail = options_.local_puts == "rail" && bootstrap_.size() > 1;
+  team_.local_puts_by_rail = options_.local_puts == "rail" && ranks_ > 1;
 
-  memory_ = settle_memory(cards, roster_, options_.node_memory_bytes);
+  memory_ = settle_memory(cards, roster_, node_memory_bytes);
   if (team_.rank == 0 && memory_.segment_is_cut) {
-    base::log_warning("{}", segment_warning(memory_, options_.node_memory_bytes));
+    base::log_warning("{}", segment_warning(memory_, node_memory_bytes));
   }
   geometry_ = coll::divide_node_memory(memory_.node_bytes);
   const int largest = roster_.largest_node();
@@ -269,35 +308,50 @@ std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) 
 }
 
 void World::make_segment(const std::vector<Card>& cards) {
-  const std::span<const int> ranks = roster_.local_ranks();
-  const auto& layout = layouts_[ranks.size()];
-  if (roster_.ranks() == 1) {
-    segment_ = std::move(shm::NodeSegment::in_memory(layout).front());
-    RailDirectory::write(cards, segment_.directory());
+  if (ranks_ == 1) {
+    create_segment(cards);
   } else {
-    const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
     // Whoever fails here must still come to the fence, or the others would wait there for long.
     std::string failure;
-    if (team_.local_rank == 0) {
-      try {
-        segment_ = shm::NodeSegment::create(name, layout, lane_memory(cards));
-        RailDirectory::write(cards, segment_.directory());
-      } catch (const Error& error) {
-        failure = error.what();
-      }
+    try {
+      create_segment(cards);
+    } catch (const Error& error) {
+      failure = error.what();
     }
-    bootstrap_.fence();
+    job_->bootstrap.fence();
     if (!failure.empty()) throw Error(Code::ResourceLimit, failure);
-    if (team_.local_rank != 0) {
-      try {
-        segment_ = shm::NodeSegment::attach(name, layout);
-      } catch (const Error& error) {
-        throw Error(error.code(), fmt::format("{}; rank {} makes it, see its output first",
-                                              error.what(), ranks[0]));
-      }
-    }
+    attach_segment(cards);
     await_attached();
   }
+  enter_segment();
+}
+
+void World::create_segment(const std::vector<Card>& cards) {
+  const std::span<const int> ranks = roster_.local_ranks();
+  const auto& layout = layouts_[ranks.size()];
+  if (ranks_ > 1 && team_.local_rank != 0) return;
+  if (ranks_ == 1) {
+    segment_ = std::move(shm::NodeSegment::in_memory(layout).front());
+  } else {
+    const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
+    segment_ = shm::NodeSegment::create(name, layout, lane_memory(cards));
+  }
+  RailDirectory::write(cards, segment_.directory());
+}
+
+void World::attach_segment(const std::vector<Card>& cards) {
+  if (team_.local_rank == 0) return;
+  const std::span<const int> ranks = roster_.local_ranks();
+  const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
+  try {
+    segment_ = shm::NodeSegment::attach(name, layouts_[ranks.size()]);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("{}; rank {} makes it, see its output first", error.what(), ranks[0]));
+  }
+}
+
+void World::enter_segment() {
   shm::RankLine& line = segment_.line(team_.local_rank);
   line.rank.store(team_.rank, std::memory_order_relaxed);
   line.pid.store(::getpid(), std::memory_order_relaxed);
@@ -340,6 +394,18 @@ void World::start_fabric() {
   rails_made_.clear();
 }
 
+/// Virtual nodes share the cores of their host, so all ranks of the host are counted.
+void World::find_outnumbered(const std::vector<Card>& cards) {
+  std::vector<std::string> host_cpusets;
+  for (const Card& card : cards) {
+    if (card.host == cards[static_cast<std::size_t>(team_.rank)].host) {
+      host_cpusets.push_back(card.cpuset);
+    }
+  }
+  const auto machine = topology::Machine::discover(topology::Machine::Detail::CoresOnly);
+  outnumbered_ = machine.outnumbered(host_cpusets);
+}
+
 void World::start_engine(const std::vector<Card>& cards) {
   const std::span<const int> ranks = roster_.local_ranks();
   std::vector<pid_t> pids;
@@ -350,26 +416,21 @@ void World::start_engine(const std::vector<Card>& cards) {
   watch_.forget(team_.local_rank);
   team_.watch = ranks.size() > 1 ? &watch_ : nullptr;
   team_.events = this;
-  // Virtual nodes share the cores of their host, so all ranks of the host are counted.
-  std::vector<std::string> host_cpusets;
-  for (const Card& card : cards) {
-    if (card.host == cards[static_cast<std::size_t>(team_.rank)].host) {
-      host_cpusets.push_back(card.cpuset);
-    }
-  }
-  const auto machine = topology::Machine::discover(topology::Machine::Detail::CoresOnly);
-  outnumbered_ = machine.outnumbered(host_cpusets);
+  team_.group = &job_->engines;
   team_.wait_policy = shm::WaitPolicy::choose(outnumbered_);
   buffers_ = std::make_shared<BufferTable>(
-      gate_, fabric_.get(), [this](const BufferTable::Entry& entry) { let_go(entry); },
+      job_->gate, fabric_.get(), [this](const BufferTable::Entry& entry) { let_go(entry); },
       roster_.node_size(team_.node));
   team_.buffers = buffers_.get();
-  engine_ = std::make_unique<coll::Engine>(team_, geometry_, cards[0].random, memory_.user_bytes);
-  if (roster_.ranks() > 1 && team_.local_rank == 0) start_control_plane(cards);
+  engine_ = std::make_unique<coll::Engine>(team_, geometry_, identity_, memory_.user_bytes);
+  job_->engines.join(*engine_);
+  if (control_listener_ && team_.local_rank == 0) start_control_plane(cards);
   control_listener_.reset();
-  if (fabric_) {
-    helper_.start(gate_, [this] { engine_->idle_progress(); });
-  }
+}
+
+/// Without rails there is nothing that it could do.
+void World::start_helper() {
+  if (fabric_) job_->start_helper();
 }
 
 /// Whether the ranks of the only node read each other's memory. Whether they may is tried: user,
@@ -377,7 +438,6 @@ void World::start_engine(const std::vector<Card>& cards) {
 /// differently. All ranks decide alike.
 void World::agree_on_reading(const std::vector<Card>& cards) {
   if (roster_.nodes() > 1 || roster_.ranks() == 1) return;
-  const EntryGuard guard(gate_);
   CallOptions limit;
   limit.timeout = options_.bootstrap_timeout;
   struct Sample {
@@ -474,22 +534,24 @@ void World::abort_set() {
 }
 
 World::~World() {
-  helper_.stop();
-  if (engine_) drop_all_plans();
-  if (engine_) engine_->drain(std::chrono::seconds(1));
-  if (segment_.ranks() > 0) {
-    segment_.line(team_.local_rank).state.store(shm::RankState::Goodbye, std::memory_order_release);
-    shm::notify(segment_);
-  }
+  if (!engine_) return;  // its start failed on another rank
+  // The helper stays outside. Inside already is who splits, where that failed late.
+  const bool has_entered = job_->gate.enter();
+  drop_all_plans();
+  engine_->drain(std::chrono::seconds(1));
+  job_->engines.leave(*engine_);
+  segment_.line(team_.local_rank).state.store(shm::RankState::Goodbye, std::memory_order_release);
+  shm::notify(segment_);
   print_summary();
   control_.reset();
   // Who has ended all its calls in peace says so even if another rank of the node, such as one that
   // calls once more, ended the job meanwhile: the control plane may have left before it could tell.
-  const bool in_peace = !segment_.aborted() || (engine_ && !engine_->dead() && fabric_ &&
-                                                fabric_->oldest_open_call() == UINT64_MAX);
+  const bool in_peace = !segment_.aborted() ||
+                        (!engine_->dead() && fabric_ && fabric_->oldest_open_call() == UINT64_MAX);
   if (fabric_ && in_peace) fabric_->say_goodbye();
   if (fabric_) fabric_->shut_down();
   if (buffers_) buffers_->close();
+  if (has_entered) job_->gate.leave();
 }
 
 }  // namespace allrail

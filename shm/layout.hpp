@@ -25,6 +25,15 @@ struct alignas(64) Flag {
 };
 static_assert(sizeof(Flag) == 64);
 
+/// "In `call` I wait for the rank that the job numbers so, and can do nothing else before."
+constexpr std::uint64_t awaits_word(std::uint64_t call, int job_rank) noexcept {
+  return call << 24 | (static_cast<std::uint64_t>(job_rank) + 1);
+}
+constexpr int awaited_rank(std::uint64_t word) noexcept {
+  return static_cast<int>(word & 0xFFFFFF) - 1;
+}
+constexpr std::uint64_t awaiting_call(std::uint64_t word) noexcept { return word >> 24; }
+
 /// The value of a flag at `stage` of `call`.
 constexpr std::uint64_t flag_value(std::uint64_t call, std::uint32_t stage) noexcept {
   return call << 16 | stage;
@@ -45,7 +54,9 @@ struct alignas(128) RankLine {
   std::atomic<std::int64_t> entered_ns;  // when it entered that call (monotonic clock); 0: in none
   std::atomic<RankState> state;
   std::atomic<std::int32_t> pid;
-  std::atomic<std::int32_t> rank;                   // in the job; -1 until told
+  std::atomic<std::int32_t> rank;  // in the job; -1 until told
+  // What it waits for while it has nothing else in flight: see awaits_word().
+  std::atomic<std::uint64_t> awaits;
   alignas(64) std::atomic<std::uint32_t> sleeping;  // see wait.hpp
   alignas(
       64) std::atomic<std::uint64_t> recent[kRecentCalls];  // stamps, by call modulo their count

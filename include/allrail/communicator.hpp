@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <string>
@@ -47,6 +48,7 @@ class World;
 /// A group of ranks. Move-only. Every rank makes the same collective calls in the same order; one
 /// thread at a time may use Allrail in a process. After an error of a collective call
 /// the communicator is dead on every rank: later calls throw Error{Aborted} with the first cause.
+/// So are, a moment later, all others of the job (see split()).
 /// Destruction is local: it finishes what this rank still has to send, within a bound, and tells
 /// the others that its leaving is no loss.
 class ALLRAIL_API Communicator {
@@ -64,6 +66,19 @@ class ALLRAIL_API Communicator {
   int node_count() const noexcept;
   int node_rank() const noexcept;
   int node_size() const noexcept;
+
+  /// A communicator of the ranks that give the same color, which are numbered by `key` and, where
+  /// keys are equal, by their number here; empty for a negative color. Collective: every rank of
+  /// this one calls it, also with a negative color. Everything can be done on the new one that can
+  /// be done here, as often as one likes, and ranks in what it says and throws are its own. Several
+  /// communicators may be used in any order that is the same on the ranks of each of them, with
+  /// plans in flight on many at once, as long as no ranks wait for each other in different ones:
+  /// nothing but a timeout finds that. Memory that one of them allocated is ordinary memory for
+  /// the others. They may be destroyed in any order, and an error that ends one of them ends all.
+  /// Each has links, and memory of the node, of its own, so a program does not split in a loop.
+  /// @throws Error{ResourceLimit, Network} on every rank where one of them cannot start: then
+  /// nobody has a new one, and this one can go on; else what allgather() throws.
+  [[nodiscard]] std::optional<Communicator> split(int color, int key) const;
 
   /// Returns when every rank has entered. Collective.
   void barrier();

@@ -17,6 +17,12 @@ int run(const probe::Arguments& arguments) {
   if (mode == "sequence") return probe::run_sequence(arguments);
   if (mode == "rooted-grid") return probe::run_rooted_grid(arguments);
   if (mode == "rooted-sequence") return probe::run_rooted_sequence(arguments);
+  if (mode == "splits") return probe::run_splits(arguments);
+  if (mode == "split-plans") return probe::run_split_plans(arguments);
+  if (mode == "split-lifetimes") return probe::run_split_lifetimes(arguments);
+  if (mode == "split-refused") return probe::run_split_refused(arguments);
+  if (mode == "split-loop") return probe::run_split_loop(arguments);
+  if (mode == "split-fault") return probe::run_split_fault(arguments);
   if (mode == "huge") return probe::run_huge(arguments);
   if (mode == "loop") return probe::run_loop(arguments);
   if (mode == "leave") return probe::run_leave(arguments);

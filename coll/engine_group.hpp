@@ -1,0 +1,42 @@
+// The engines of one process, one for each communicator of its job. Whoever waits in one goes on
+// with the calls of the others meanwhile, and all of them end together.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shm/segment.hpp"
+
+namespace allrail::coll {
+
+class Engine;
+
+/// Used by whoever is inside Allrail; engines join and leave between calls.
+class EngineGroup {
+ public:
+  /// `engine` is borrowed until it leaves.
+  void join(Engine& engine) { engines_.push_back(&engine); }
+  void leave(const Engine& engine) noexcept;
+
+  /// Whether calls of another engine than `mine` are in flight. Cannot become true while `mine`
+  /// waits.
+  bool others_in_flight(const Engine& mine) const noexcept;
+  /// Goes on with the calls of others. True if anything moved. What goes wrong there ends all.
+  bool advance_others(const Engine& mine);
+  /// What a wait that lasts does for the others: those that are idle answer their peers, and the
+  /// end of one of them, which a rank that is in none of its calls would not see, ends all.
+  void look_after_others(const Engine& mine, std::int64_t now_ns);
+  /// The other engine in which a rank of this node waits for a call of this process that is not
+  /// begun; null if there is none.
+  const Engine* where_awaited(const Engine& mine, int job_rank) const noexcept;
+  /// `ended` has, of this cause: so do all others.
+  void end_others(const Engine& ended, const shm::AbortRecord& cause);
+  /// Progress of all while the user is elsewhere; for the helper thread.
+  void idle_progress();
+
+ private:
+  std::vector<Engine*> engines_;
+  std::int64_t next_look_ns_ = 0;
+};
+
+}  // namespace allrail::coll
