@@ -225,8 +225,8 @@ void check_failures(const std::vector<Card>& cards, int own_rank) {
     const Card& card = cards[rank];
     if (card.failure.empty()) continue;
     base::fail_with_peer(card.failure_code, static_cast<int>(rank),
-                         "rank {} on host {} has no rails, and nobody can start without it: {}",
-                         rank, host_name(card.host), card.failure);
+                         "rank {} on host {} cannot start, and nobody can without it: {}", rank,
+                         host_name(card.host), card.failure);
   }
 }
 

@@ -33,8 +33,8 @@ struct Card {
   std::vector<transport::RailEnd> rail_ends;
   std::vector<std::vector<std::byte>> rail_addresses;  // of the same rails
   std::vector<std::byte> control_address;
-  /// Why this rank has no rails and the job cannot start; empty: it has. Told here, and not only
-  /// by leaving, so that every rank can say it.
+  /// Why this rank cannot start, and so the job: it has no rails, or its tuning file is wrong;
+  /// empty: it can. Told here, and not only by leaving, so that every rank can say it.
   std::string failure;
   Code failure_code = Code::Internal;
 };
@@ -56,7 +56,7 @@ bool read_rails(base::WireReader& reader, std::vector<transport::RailEnd>& ends,
 /// @throws Error{Mismatch} naming both ranks and the setting that differs.
 void check_agreement(const std::vector<Card>& cards);
 
-/// Nobody can start where one rank has no rails.
+/// Nobody can start where one rank cannot.
 /// @throws Error with this rank's own failure, or else that of the first rank that has one, whose
 /// number and host it names.
 void check_failures(const std::vector<Card>& cards, int own_rank);

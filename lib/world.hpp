@@ -23,6 +23,7 @@
 #include "lib/plan_cache.hpp"
 #include "lib/rail_directory.hpp"
 #include "lib/rails.hpp"
+#include "lib/tuning_file.hpp"
 #include "lib/user_plan.hpp"
 #include "shm/liveness.hpp"
 #include "shm/peer_reader.hpp"
@@ -87,8 +88,9 @@ class World final : public coll::TeamEvents {
  private:
   class Allocation;  // allocate.cpp
 
+  void read_tuning();
   void make_rails();
-  void make_rails_or_tell(Card& mine);
+  void prepare_or_tell(Card& mine);
   std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index);
   std::unique_ptr<transport::Rail> make_verbs_rail(const RailChoice& choice, int index,
                                                    const RailChoices& choices);
@@ -174,6 +176,7 @@ class World final : public coll::TeamEvents {
   std::vector<RailStatistics> read_counters() const;
 
   Options options_;
+  TuningFile tuning_;
   launcher::Bootstrap bootstrap_;
   std::vector<std::unique_ptr<transport::Rail>> rails_made_;  // until the fabric takes them
   transport::ControlOptions control_options_;

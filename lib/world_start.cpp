@@ -65,7 +65,7 @@ World::World(const Options& options)
   }
   leader_policy_ = *policy;
   Card mine;
-  if (bootstrap_.size() > 1) make_rails_or_tell(mine);
+  prepare_or_tell(mine);
   const std::vector<Card> cards = exchange_cards(std::move(mine));
   adopt_nodes(cards);
   make_segment(cards);
@@ -102,9 +102,10 @@ std::unique_ptr<transport::Rail> World::make_verbs_rail(const RailChoice& choice
 }
 
 /// A rank that cannot start comes to the exchange all the same: the others say why, too.
-void World::make_rails_or_tell(Card& mine) {
+void World::prepare_or_tell(Card& mine) {
   try {
-    make_rails();
+    read_tuning();
+    if (bootstrap_.size() > 1) make_rails();
   } catch (const Error& error) {
     mine.failure = error.what();
     mine.failure_code = error.code();
@@ -112,6 +113,12 @@ void World::make_rails_or_tell(Card& mine) {
     rail_ends_.clear();
     rail_devices_.clear();
   }
+}
+
+void World::read_tuning() {
+  tuning_ = read_tuning_file(options_.tuning_file);
+  if (tuning_.path.empty() || bootstrap_.rank() != 0) return;
+  base::log_info("{} rules choose algorithms, from {}", tuning_.rule_count(), tuning_.path);
 }
 
 void World::make_rails() {
@@ -146,6 +153,8 @@ void World::find_place(Card& mine) const {
 std::vector<Card> World::exchange_cards(Card mine) {
   mine.library_version = ALLRAIL_VERSION;
   mine.settings = base::settings_that_must_agree(options_);
+  // Of this setting the contents of the file must agree and not its name.
+  mine.settings.emplace_back("ALLRAIL_TUNING_FILE", tuning_.fingerprint);
   mine.host = host_identity();
   find_place(mine);
   mine.pid = ::getpid();
@@ -164,8 +173,9 @@ std::vector<Card> World::exchange_cards(Card mine) {
   for (std::size_t rank = 0; rank < blobs.size(); ++rank) {
     cards.push_back(decode(blobs[rank], static_cast<int>(rank), bootstrap_.rank(), mine));
   }
-  check_agreement(cards);
+  // A rank that cannot start says why; what it has not read does not differ.
   check_failures(cards, bootstrap_.rank());
+  check_agreement(cards);
   check_rail_pairs(cards, wanted_pairs_);
   job_rails_ = static_cast<int>(rail_ends_.size());
   for (const Card& card : cards) {
