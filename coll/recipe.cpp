@@ -160,6 +160,17 @@ class BarrierRecipe final : public Recipe {
   const int ports_;
 };
 
+/// What `use` makes of the algorithms of the collective.
+template <class Use>
+auto with_table_of(Operation operation, const Use& use) {
+  const std::string_view collective = collective_name(operation);
+  if (collective == "gather") return use(gather::algorithms());
+  if (collective == "scatter") return use(scatter::algorithms());
+  if (collective == "broadcast") return use(broadcast::algorithms());
+  if (collective == "alltoall") return use(alltoall::algorithms());
+  return use(allgather::algorithms());
+}
+
 }  // namespace
 
 std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster) {
@@ -187,24 +198,27 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
 }
 
 Operation operation_of(std::string_view collective) noexcept {
-  for (const Operation operation :
-       {Operation::Gather, Operation::Scatter, Operation::Broadcast, Operation::Alltoall}) {
+  for (const Operation operation : kCollectives) {
     if (collective == collective_name(operation)) return operation;
   }
   return Operation::Allgather;
 }
 
 std::string_view algorithm_name(Operation operation, std::uint32_t row) noexcept {
-  const auto named = [row](const auto& table) -> std::string_view {
+  if (operation == Operation::Barrier) {
+    return row == 0 ? barrier::kAlgorithm : "an unknown algorithm";
+  }
+  return with_table_of(operation, [row](const auto& table) -> std::string_view {
     return row < table.size() ? table[row].name : "an unknown algorithm";
-  };
-  const std::string_view collective = collective_name(operation);
-  if (collective == "gather") return named(gather::algorithms());
-  if (collective == "scatter") return named(scatter::algorithms());
-  if (collective == "broadcast") return named(broadcast::algorithms());
-  if (collective == "alltoall") return named(alltoall::algorithms());
-  if (collective == "barrier") return row == 0 ? barrier::kAlgorithm : "an unknown algorithm";
-  return named(allgather::algorithms());
+  });
+}
+
+std::vector<std::string_view> algorithm_names(Operation operation) {
+  return with_table_of(operation, [](const auto& table) {
+    std::vector<std::string_view> names;
+    for (const auto& algorithm : table) names.push_back(algorithm.name);
+    return names;
+  });
 }
 
 const char* collective_name(Operation operation) noexcept {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "coll/plan.hpp"
 
@@ -31,6 +32,13 @@ class Recipe {
 /// Null for allgathers and what is made of them. Throws Error{InvalidArgument} for an unknown
 /// algorithm. `roster` outlives it.
 std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster);
+
+/// The collectives that have algorithms to choose from.
+inline constexpr Operation kCollectives[] = {Operation::Allgather, Operation::Gather,
+                                             Operation::Scatter, Operation::Broadcast,
+                                             Operation::Alltoall};
+/// The names in the collective's table, in its order.
+std::vector<std::string_view> algorithm_names(Operation operation);
 
 /// "gather": as algorithms, settings and messages name the collective.
 const char* collective_name(Operation operation) noexcept;

@@ -41,9 +41,9 @@ struct Card {
   std::vector<transport::RailEnd> rail_ends;
   std::vector<std::vector<std::byte>> rail_addresses;  // of the same rails
   std::vector<std::byte> control_address;
-  /// Why this rank, and so the job, cannot start: it has no rails, or the switch map that it read
-  /// is wrong; empty: it can. Told here, and not only
-  /// by leaving, so that every rank can say it.
+  /// Why this rank cannot start, and so the job: it has no rails, or the tuning file or switch map
+  /// that it read is wrong; empty: it can. Told here, and not only by leaving, so that every rank
+  /// can say it.
   std::string failure;
   Code failure_code = Code::Internal;
 };

@@ -18,6 +18,7 @@
 #include "lib/rails.hpp"
 #include "lib/select.hpp"
 #include "lib/switch_report.hpp"
+#include "lib/tuning_file.hpp"
 #include "lib/world.hpp"
 #include "transport/pair_probe.hpp"
 
@@ -74,7 +75,11 @@ std::string describe_step(const schedule::Step& step) {
 }  // namespace
 
 std::vector<std::string> collectives() {
-  return {"allgather", "gather", "scatter", "broadcast", "alltoall"};
+  std::vector<std::string> names;
+  for (const auto operation : coll::kCollectives) {
+    names.emplace_back(coll::collective_name(operation));
+  }
+  return names;
 }
 
 std::vector<AlgorithmInfo> algorithms_of(const std::string& collective) {
@@ -147,10 +152,13 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   roster.hang_on(imagined_switches(call.leaves, map.nodes()));
   const auto operation = coll::operation_of(call.collective);
   const std::uint64_t bytes_per_rank = call.bytes;
+  const auto rules = read_tuning_file(settings.tuning_file).rules;
+  // As World::rail_count(): ranks that share memory need no rail.
+  if (roster.nodes() == 1 && settings.local_puts != "rail") rails = 0;
   const auto chosen =
       operation == coll::Operation::Allgather
-          ? select_for(roster, rails, settings, bytes_per_rank, options)
-          : select_rooted_for(operation, roster, rails, settings, bytes_per_rank, options);
+          ? select_for(roster, rails, settings, rules, bytes_per_rank, options)
+          : select_rooted_for(operation, roster, rails, settings, rules, bytes_per_rank, options);
   const auto geometry = coll::divide_node_memory(settings.node_memory_bytes);
   coll::PlanRequest request;
   request.operation = operation;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <allrail/communicator.hpp>
@@ -90,6 +91,14 @@ struct ImaginedCall {
 ALLRAIL_API Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, int rank,
                                 int rails, const CallOptions& options, const Options& settings,
                                 double startup_us, double rate_bytes_per_us);
+
+/// The tuning file that the settings name.
+struct TuningInfo {
+  std::string path;                                // empty: there is none
+  std::vector<std::pair<std::string, int>> rules;  // how many of each collective that has some
+};
+/// Reads it. Local. Throws Error{BadConfiguration} as a start of the job would.
+ALLRAIL_API TuningInfo describe_tuning(const Options& settings);
 
 /// One rank in the eyes of an election. Unknown numbers are -1.
 struct RankLeadership {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "coll/allgather/allgather.hpp"
 #include "coll/recipe.hpp"
 
@@ -29,8 +31,8 @@ coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
 }
 
 coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
-                                  const Options& settings, std::uint64_t block_bytes,
-                                  const CallOptions& call) {
+                                  const Options& settings, const coll::TuningRules& rules,
+                                  std::uint64_t block_bytes, const CallOptions& call) {
   const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes);
   coll::Selection selection = coll::select_rooted(operation, facts);
   const std::string collective = coll::collective_name(operation);
@@ -39,6 +41,8 @@ coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster&
     selection = {call.algorithm, facts.rails, 1, "named by the call"};
   } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
     selection = {setting->second, facts.rails, 1, "named by the setting for " + collective};
+  } else if (const coll::TuningRule* rule = rules.find(operation, facts)) {
+    selection = coll::select_by_rule(*rule, facts, 1);
   }
   if (selection.algorithm.starts_with("topology") &&
       (!roster.switches() || roster.switches()->leaves() < 2)) {
@@ -52,8 +56,8 @@ coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster&
 }
 
 coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
-                           std::uint64_t bytes_per_rank, const CallOptions& call,
-                           coll::MemoryKind memory) {
+                           const coll::TuningRules& rules, std::uint64_t bytes_per_rank,
+                           const CallOptions& call, coll::MemoryKind memory) {
   coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank);
   if (memory == coll::MemoryKind::Buffer) {
     facts.zero_copy_threshold_bytes = coll::kBufferThresholdBytes;
@@ -65,12 +69,15 @@ coll::Selection select_for(const coll::Roster& roster, int rails, const Options&
   } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
     selection = {setting->second, facts.rails, selection.leaders,
                  "named by ALLRAIL_ALGORITHM_ALLGATHER"};
+  } else if (const auto* rule = rules.find(coll::Operation::Allgather, facts)) {
+    selection = coll::select_by_rule(*rule, facts, selection.leaders);
   }
   // What a node shares is exchanged by nodes: every algorithm has a form for that.
   const auto* const named = coll::allgather::find_algorithm(selection.algorithm);
   if (coll::is_node_shared(memory) && named != nullptr &&
       named->level != coll::allgather::Level::Smp) {
     selection.algorithm = coll::allgather::same_over_nodes(*named)->name;
+    selection.reason += fmt::format("; {} over nodes, since a node shares the result", named->name);
   }
   if (settings.ports > 0) selection.ports = settings.ports;
   if (call.ports > 0) selection.ports = call.ports;

@@ -6,22 +6,25 @@
 #include "coll/block_header.hpp"
 #include "coll/roster.hpp"
 #include "coll/selection.hpp"
+#include "coll/tuning_rules.hpp"
 #include "include/allrail/communicator.hpp"
 
 namespace allrail {
 
-/// What the call names goes first, then the settings, then the table of measured choices. `rails`
-/// is the number of rails of a rank. The same on all ranks of a job.
+/// What the call names goes first, then the settings, then the rules of the tuning file, then the
+/// table of measured choices. `rails` is the number of rails of a rank. The same on all ranks of a
+/// job.
 coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
-                           std::uint64_t bytes_per_rank, const CallOptions& call,
+                           const coll::TuningRules& rules, std::uint64_t bytes_per_rank,
+                           const CallOptions& call,
                            coll::MemoryKind memory = coll::MemoryKind::Ordinary);
 
 /// The same for the other collectives, by their own setting.
 coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
-                                  const Options& settings, std::uint64_t block_bytes,
-                                  const CallOptions& call);
+                                  const Options& settings, const coll::TuningRules& rules,
+                                  std::uint64_t block_bytes, const CallOptions& call);
 
-/// The table's choice for no bytes, whatever settings say of allgathers.
+/// The table's choice for no bytes, whatever settings and rules say of allgathers.
 coll::Selection select_for_allocation(const coll::Roster& roster, int rails);
 
 }  // namespace allrail

@@ -46,6 +46,7 @@ World::World(const World& parent, std::string name, const std::vector<int>& rank
   cpuset_ = parent.cpuset_;
   place_ = parent.place_;
   outnumbered_ = parent.outnumbered_;
+  tuning_ = parent.tuning_;
   wanted_pairs_ = parent.wanted_pairs_;
   leader_policy_ = parent.leader_policy_;
 }
@@ -120,7 +121,7 @@ class World::Splitting {
     nodes_ = nodes_of_group(parent_.roster_.node_of_ranks(), group_);
     const bool has_nodes = std::ranges::max(nodes_) > 0;
     const bool by_rail = child_->options_.local_puts == "rail" && group_.size() > 1;
-    if (has_nodes || by_rail) child_->make_rails_or_tell(card_);
+    child_->prepare_or_tell(card_, has_nodes || by_rail);
     child_->fill_in(card_);
     card_.switch_place = parent_.switch_place();
   }

@@ -25,6 +25,7 @@
 #include "lib/rail_directory.hpp"
 #include "lib/rails.hpp"
 #include "lib/switch_place.hpp"
+#include "lib/tuning_file.hpp"
 #include "lib/user_plan.hpp"
 #include "shm/liveness.hpp"
 #include "shm/peer_reader.hpp"
@@ -98,9 +99,10 @@ class World final : public coll::TeamEvents {
   World(const World& parent, std::string name, const std::vector<int>& ranks);
 
   static std::uint64_t hash_text(const std::string& text);
+  void read_tuning();
   void make_rails();
   void make_control_listener(const RailChoices& choices);
-  void make_rails_or_tell(Card& mine);
+  void prepare_or_tell(Card& mine, bool needs_rails);
   std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index);
   std::unique_ptr<transport::Rail> make_verbs_rail(const RailChoice& choice, int index,
                                                    const RailChoices& choices);
@@ -199,6 +201,7 @@ class World final : public coll::TeamEvents {
   std::vector<RailStatistics> read_counters() const;
 
   Options options_;
+  TuningFile tuning_;
   std::shared_ptr<Job> job_;
   bool is_first_ = true;        // of the job; else it was split off
   int ranks_ = 1;               // team_.rank is the own one

@@ -70,7 +70,7 @@ World::World(const Options& options)
   }
   leader_policy_ = *policy;
   Card mine;
-  if (ranks_ > 1) make_rails_or_tell(mine);
+  prepare_or_tell(mine, ranks_ > 1);
   find_place();
   fill_in(mine);
   find_switch_or_tell(mine);
@@ -122,9 +122,10 @@ std::unique_ptr<transport::Rail> World::make_verbs_rail(const RailChoice& choice
 }
 
 /// A rank that cannot start comes to the exchange all the same: the others say why, too.
-void World::make_rails_or_tell(Card& mine) {
+void World::prepare_or_tell(Card& mine, bool needs_rails) {
   try {
-    make_rails();
+    if (is_first_) read_tuning();
+    if (needs_rails) make_rails();
   } catch (const Error& error) {
     mine.failure = error.what();
     mine.failure_code = error.code();
@@ -132,6 +133,12 @@ void World::make_rails_or_tell(Card& mine) {
     rail_ends_.clear();
     rail_devices_.clear();
   }
+}
+
+void World::read_tuning() {
+  tuning_ = read_tuning_file(options_.tuning_file);
+  if (tuning_.path.empty() || team_.rank != 0) return;
+  base::log_info("{} rules choose algorithms, from {}", tuning_.rule_count(), tuning_.path);
 }
 
 void World::make_rails() {
@@ -211,6 +218,8 @@ SwitchPlace World::switch_place() const {
 void World::fill_in(Card& mine) {
   mine.library_version = ALLRAIL_VERSION;
   mine.settings = base::settings_that_must_agree(options_);
+  // Of this setting the contents of the file must agree and not its name.
+  mine.settings.emplace_back("ALLRAIL_TUNING_FILE", tuning_.fingerprint);
   mine.host = host_identity();
   mine.cpuset = cpuset_;
   mine.place = place_;
@@ -236,8 +245,9 @@ std::vector<Card> World::take_cards(const std::vector<std::vector<std::byte>>& b
   for (std::size_t rank = 0; rank < blobs.size(); ++rank) {
     cards.push_back(decode(blobs[rank], static_cast<int>(rank), team_.rank, mine));
   }
-  check_agreement(cards);
+  // A rank that cannot start says why; what it has not read does not differ.
   check_failures(cards, team_.rank);
+  check_agreement(cards);
   job_rails_ = static_cast<int>(rail_ends_.size());
   for (const Card& card : cards) {
     job_rails_ = std::min(job_rails_, static_cast<int>(card.rail_ends.size()));

@@ -11,6 +11,7 @@
 #include "perf/bench_fit.hpp"
 #include "perf/bench_options.hpp"
 #include "perf/bench_put.hpp"
+#include "perf/bench_tune.hpp"
 #include "perf/report.hpp"
 
 namespace allrail::perf {
@@ -28,6 +29,12 @@ void list_algorithms() {
 int run(const BenchOptions& options, const std::string& command) {
   Options settings = Options::from_environment();
   if (!options.leader_policy.empty()) settings.leader_policy = options.leader_policy;
+  const bool tunes = options.what == "tune";
+  if (tunes) {
+    // What is beaten or kept is the built-in choice.
+    settings.tuning_file.clear();
+    settings.algorithms.clear();
+  }
   Communicator communicator = Communicator::world(settings);
   const auto job = diagnostics::describe_job(communicator);
   Context context;
@@ -45,7 +52,8 @@ int run(const BenchOptions& options, const std::string& command) {
     bench_fit(communicator, options, command);
     return 0;
   }
-  const std::vector<Row> rows = bench_collective(communicator, options, context);
+  const std::vector<Row> rows =
+      (tunes ? bench_tune : bench_collective)(communicator, options, context);
   if (communicator.rank() == 0 && !options.json_file.empty()) {
     write_json(options.json_file, context, rows, communicator.rail_statistics());
   }

@@ -27,6 +27,38 @@ std::vector<std::string> algorithms_named(const std::string& text, const std::st
   return names;
 }
 
+void add_what(CLI::App& app, BenchOptions& options) {
+  auto what = diagnostics::collectives();
+  what.insert(what.end(), {"put", "tune", "fit"});
+  app.add_option("what", options.what,
+                 "a collective, put (one pair: latency and bandwidth), tune (every algorithm, "
+                 "for a tuning file), or fit (the cost model)")
+      ->check(CLI::IsMember(what));
+  app.add_option("file", options.tuning_file, "tune: the file to write");
+  options.collectives = diagnostics::collectives();
+  app.add_option("--collectives", options.collectives, "tune: only these, with commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(options.collectives));
+  app.add_option("--margin", options.margin_percent,
+                 "tune: differences up to so many percent count for nothing")
+      ->check(CLI::Range(0, 100))
+      ->capture_default_str();
+}
+
+/// The file belongs to tune, which takes all algorithms.
+void check_what(const BenchOptions& options) {
+  const bool tunes = options.what == "tune";
+  if (tunes == options.tuning_file.empty()) {
+    throw CLI::ValidationError(tunes ? "tune needs the file to write, such as tuning.json"
+                                     : "only tune writes a file; use --json for results");
+  }
+  if (tunes && (options.algorithms != std::vector<std::string>{"auto"} || options.overlap)) {
+    throw CLI::ValidationError(
+        "tune measures calls by every algorithm: it takes neither "
+        "--algorithm nor --overlap");
+  }
+}
+
 /// What is measured besides single calls.
 void add_overlap(CLI::App& app, BenchOptions& options, CLI::Option* mode) {
   auto* const overlap = app.add_flag(
@@ -72,10 +104,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   std::string mode = "isolated";
   std::string memory = "ordinary";
   bool no_check = false;
-  auto what = diagnostics::collectives();
-  what.insert(what.end(), {"put", "fit"});
-  app.add_option("what", options.what, "a collective, put (one pair), or fit (the cost model)")
-      ->check(CLI::IsMember(what));
+  add_what(app, options);
   app.add_option("--root", options.root, "of gather, scatter and broadcast")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -119,6 +148,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
     app.parse(argc, argv);
     options.sizes = parse_sizes(sizes, factor);
     options.algorithms = algorithms_named(algorithms, options.what);
+    check_what(options);
   } catch (const CLI::ParseError& error) {
     // Every rank parses the same line: only one of them says what is wrong with it.
     const char* rank = std::getenv("PMIX_RANK");

@@ -10,7 +10,7 @@ namespace allrail::perf {
 enum class Mode { Isolated, Streaming };
 
 struct BenchOptions {
-  std::string what = "allgather";    // a collective, or "put"
+  std::string what = "allgather";    // a collective, "put" or "tune"
   std::vector<std::uint64_t> sizes;  // bytes per rank
   int iterations = 0;                // 0: by size and time
   int warmup = -1;                   // -1: by size
@@ -27,9 +27,12 @@ struct BenchOptions {
   bool check = true;
   bool list = false;
   std::string json_file;
-  std::vector<double> rail_rates_mbit;  // only for the limit that is printed
-  int root = 0;                         // of collectives that have one
-  int peer = -1;                        // put: the rank at the other end
+  std::string tuning_file;               // tune: written
+  std::vector<std::string> collectives;  // tune: measured
+  double margin_percent = 5;             // tune: smaller differences count for nothing
+  std::vector<double> rail_rates_mbit;   // only for the limit that is printed
+  int root = 0;                          // of collectives that have one
+  int peer = -1;                         // put: the rank at the other end
 };
 
 /// Parses the command line. Prints help or an error and ends the process where that is due: the

@@ -1,5 +1,6 @@
 // allrail-info: what Allrail sees on this host, what it is set to, and why it would choose what.
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -26,7 +27,7 @@ struct InfoOptions {
   int ranks = 0;
   std::string nodes;
   std::string leaves;
-  int rails = 2;
+  int rails = 0;  // as many as the job has, two of an imagined one
   int rank = 0;
   int root = 0;
   std::string algorithm;
@@ -74,6 +75,22 @@ void print_settings(const Options& options) {
                setting.allowed);
   }
   fmt::print("\n");
+}
+
+void print_tuning(const Options& options) {
+  const auto tuning = diagnostics::describe_tuning(options);
+  int rules = 0;
+  std::string parts;
+  for (const auto& [collective, count] : tuning.rules) {
+    rules += count;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", collective, count);
+  }
+  fmt::print("Tuning file\n");
+  if (tuning.path.empty()) {
+    fmt::print("  none: the built-in table chooses\n\n");
+  } else {
+    fmt::print("  {}: {} rules ({})\n\n", tuning.path, rules, parts.empty() ? "none" : parts);
+  }
 }
 
 void print_algorithms() {
@@ -163,7 +180,8 @@ void add_explain(CLI::App& app, InfoOptions& info) {
       ->check(CLI::PositiveNumber);
   explain->add_option("--nodes", info.nodes, "its nodes, as in ALLRAIL_NODES");
   explain->add_option("--leaves", info.leaves, "the leaf switch of each of them, such as 0,0,1,1");
-  explain->add_option("--rails", info.rails, "its rails")->check(CLI::Range(1, 8));
+  explain->add_option("--rails", info.rails, "its rails (default: this job's, or 2)")
+      ->check(CLI::Range(1, 8));
   explain->add_option("--root", info.root, "of a gather, scatter or broadcast");
   explain->add_option("--rank", info.rank, "whose schedule to print");
   explain->add_option("--algorithm", info.algorithm, "instead of the choice");
@@ -175,11 +193,12 @@ void add_explain(CLI::App& app, InfoOptions& info) {
                       "parameters of the cost model: a file of allrail-bench fit --json");
 }
 
-int run(const InfoOptions& info, bool explains) {
+int run(InfoOptions info, bool explains) {
   if (info.simulation.asked) return show_simulation(info.simulation);
   Options options = Options::from_environment();
   if (info.leadership.asked) return show_leaders(info.leadership, std::move(options));
   if (explains && info.ranks > 0) {
+    if (info.rails == 0) info.rails = 2;
     explain(info, options, diagnostics::imagine_nodes(info.ranks, info.nodes),
             imagined_leaves(info.leaves));
     return 0;
@@ -187,8 +206,9 @@ int run(const InfoOptions& info, bool explains) {
   const Communicator communicator = Communicator::world(options);
   if (communicator.rank() != 0) return 0;
   if (explains) {
-    explain(info, options, diagnostics::describe_job(communicator).node_of,
-            diagnostics::describe_switches(communicator));
+    const auto job = diagnostics::describe_job(communicator);
+    if (info.rails == 0) info.rails = std::max(1, job.rails);
+    explain(info, options, job.node_of, diagnostics::describe_switches(communicator));
     return 0;
   }
   fmt::print("Allrail {}\n\n", ALLRAIL_VERSION);
@@ -196,6 +216,7 @@ int run(const InfoOptions& info, bool explains) {
   print_job(communicator);
   print_switches(communicator);
   print_settings(options);
+  print_tuning(options);
   print_algorithms();
   return 0;
 }
@@ -211,7 +232,7 @@ int main(int argc, char** argv) {
   allrail::perf::add_simulate(app, info.simulation);
   CLI11_PARSE(app, argc, argv);
   try {
-    return allrail::perf::run(info, app.got_subcommand("explain"));
+    return allrail::perf::run(std::move(info), app.got_subcommand("explain"));
   } catch (const std::exception& error) {
     std::cerr << "allrail-info: " << error.what() << '\n';
     return 1;

@@ -48,6 +48,9 @@ struct ALLRAIL_API Options {
   std::string leader_policy = "near";
   /// ALLRAIL_ALGORITHM_<COLLECTIVE> (equal): by collective in lower case, such as "allgather".
   std::map<std::string, std::string> algorithms;
+  /// ALLRAIL_TUNING_FILE (equal in its contents): a JSON file of rules that choose algorithms, see
+  /// docs/tuning.md; they are asked after `algorithms` and before the built-in table. Empty: none.
+  std::string tuning_file;
   /// ALLRAIL_STRIPE_THRESHOLD (equal): puts up to this many bytes travel whole on one rail.
   std::size_t stripe_threshold_bytes = 16ULL * 1024;
   /// ALLRAIL_CHUNK (equal): bytes that rails carry at once, 4K to 8M; 0: chosen from the size.

@@ -123,6 +123,11 @@ std::vector<Entry> communication_entries() {
       algorithm_entry("ALLRAIL_ALGORITHM_SCATTER", "scatter"),
       algorithm_entry("ALLRAIL_ALGORITHM_BROADCAST", "broadcast"),
       algorithm_entry("ALLRAIL_ALGORITHM_ALLTOALL", "alltoall"),
+      // Not the name must agree but what the file says: World adds that to what ranks compare.
+      {"ALLRAIL_TUNING_FILE", "a file of rules that choose algorithms",
+       "empty (none), or the path of a JSON file, see docs/tuning.md", false,
+       [](Options& o, const std::string& t) { return o.tuning_file = t, true; },
+       [](const Options& o) { return o.tuning_file; }},
       {"ALLRAIL_LOCAL_PUTS", "how flat algorithms reach ranks of their node", "copy or rail", true,
        [](Options& o, const std::string& t) {
          return o.local_puts = t, t == "copy" || t == "rail";

@@ -10,7 +10,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launcher"))
 
-from harness import BEHAVIOUR, environment, expect, job
+from harness import BEHAVIOUR, PROBE, RUN, environment, expect, job, run
 
 SIZES = [8, 4096, 65536, 1 << 20]
 
@@ -85,6 +85,84 @@ def test_no_overlap():
     result, document = bench(2, "2", "--sizes", "8,64K", "--iterations", "3")
     expect([row["overlap"] for row in document["results"]] == [None, None], "overlap", result)
     expect("compute us" not in result.out, "columns of --overlap", result)
+
+
+def test_tune():
+    """The rules are for this layout, and each is what was fastest, but for the margin."""
+    info = os.path.join(os.path.dirname(PROBE), "allrail-info")
+    rails = "127.0.0.1,127.0.0.2"
+    # What is set must not be what is measured as the built-in choice, and does not stop tune.
+    odd = {"ALLRAIL_ALGORITHM_BROADCAST": "chain", "ALLRAIL_TUNING_FILE": "/nowhere/t.json"}
+    with tempfile.TemporaryDirectory() as folder:
+        tuning, results = (os.path.join(folder, name) for name in ("tuning.json", "results.json"))
+        words = ("--collectives", "broadcast,gather", "--sizes", "4K,16,256", "--iterations", "5")
+        result = job(
+            5,
+            *("tune", tuning, *words, "--margin", "20", "--json", results),
+            options=["--nodes", "2"],
+            limit=150,
+            env=environment(ALLRAIL_RAILS=rails, **odd),
+        )
+        expect(result.code == 0, "tune", result)
+        with open(tuning, encoding="utf-8") as stream:
+            rules = json.load(stream)["rules"]
+        with open(results, encoding="utf-8") as stream:
+            rows = json.load(stream)["results"]
+        expect(set(rules) == {"broadcast", "gather"}, str(rules))
+        for collective, of_collective in rules.items():
+            check_rules(of_collective, [row for row in rows if row["collective"] == collective])
+        for line, rule in rules_by_line(tuning):
+            for size in rule["bytes"].values():
+                collective = next(name for name in rules if rule in rules[name])
+                explained = run(
+                    [RUN, "-n", "5", "--nodes", "2", info, "explain", collective, str(size)],
+                    env=environment(ALLRAIL_RAILS=rails, ALLRAIL_TUNING_FILE=tuning),
+                )
+                choice = "choice: %(algorithm)s with %(ports)d ports" % rule
+                place = "%s:%d " % (tuning, line)
+                expect(choice in explained.out and place in explained.out, place, explained)
+
+
+def rules_by_line(path):
+    with open(path, encoding="utf-8") as stream:
+        for number, line in enumerate(stream, 1):
+            if '"algorithm"' in line:
+                yield number, json.loads(line.rstrip(",\n"))
+
+
+def check_rules(rules, rows):
+    expect({row["bytes_per_rank"] for row in rows} == {16, 256, 4096}, str(rows))
+    expect(rules[0]["bytes"]["min"] == 0 and rules[-1]["bytes"]["max"] == 4096, str(rules))
+    for rule, after in zip(rules, rules[1:]):
+        expect(rule["bytes"]["max"] + 1 == after["bytes"]["min"], "%s, then %s" % (rule, after))
+        expect(rule["bytes"]["max"] in (64, 1024), "the geometric mean: %s" % rule)
+    times = {}
+    for row in rows:
+        key = row["bytes_per_rank"], row["algorithm"], row["ports"]
+        time = row["time_us"]["p50_slowest_rank"]
+        times[key] = min(time, times.get(key, time))
+    for size in (16, 256, 4096):
+        rule = next(one for one in rules if one["bytes"]["max"] >= size)
+        where = {"ranks": 5, "nodes": 2, "ranks_per_node": {"min": 2, "max": 3}, "rails": 2}
+        expect({name: rule[name] for name in where} == where, str(rule))
+        fastest = min(time for (one, _, _), time in times.items() if one == size)
+        mine = times[size, rule["algorithm"], rule["ports"]]
+        expect(mine <= 1.2 * fastest * 1.0001, "%d: %s of %s" % (size, rule, times))
+
+
+def test_tune_finds_wrong_options():
+    for words, said in (
+        (("tune",), "file to write"),
+        (("allgather", "t.json"), "--json"),
+        (("tune", "t.json", "--algorithm", "ring"), "--algorithm"),
+        (("tune", "t.json", "--collectives", "reduce"), "reduce"),
+    ):
+        result = job(2, *words, limit=60, env=environment())
+        expect(result.code not in (0, None), "%s is taken" % (words,), result)
+        expect(said in result.err + result.out, "it does not name what is wrong", result)
+    result = job(2, *("tune", "/nowhere/t.json", "--collectives", "gather", "--sizes", "8"),
+                 "--iterations", "1", limit=60, env=environment())
+    expect(result.code not in (0, None) and "/nowhere/t.json" in result.err, "no file", result)
 
 
 if __name__ == "__main__":

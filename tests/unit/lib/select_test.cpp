@@ -1,0 +1,116 @@
+// Who decides on the algorithm of a call: its own words, a setting, a rule, the built-in table.
+#include "lib/select.hpp"
+
+#include <gtest/gtest.h>
+
+namespace allrail {
+namespace {
+
+constexpr int kRails = 2;
+constexpr std::uint64_t kBytes = 4096;
+
+class Select : public testing::Test {
+ protected:
+  Select() {
+    coll::TuningRule rule;
+    rule.bytes = {kBytes, kBytes};
+    rule.origin = "t.json:3";
+    rule.algorithm = "smp-direct";
+    rule.ports = 3;
+    rule.leaders = 2;
+    rules_.of["allgather"] = {rule};
+    rule.algorithm = "binomial";
+    rule.leaders = 0;
+    rules_.of["gather"] = {rule};
+  }
+
+  coll::Selection allgather(std::uint64_t bytes = kBytes,
+                            coll::MemoryKind memory = coll::MemoryKind::Ordinary) const {
+    return select_for(roster_, kRails, settings_, rules_, bytes, call_, memory);
+  }
+  coll::Selection rooted(coll::Operation operation, std::uint64_t bytes = kBytes) const {
+    return select_rooted_for(operation, roster_, kRails, settings_, rules_, bytes, call_);
+  }
+  static bool by_rule(const coll::Selection& selection) {
+    return selection.reason.find("t.json:3") != std::string::npos;
+  }
+
+  const coll::Roster roster_{schedule::NodeMap(std::vector<int>{0, 0, 1, 1, 2, 2}), 0};
+  Options settings_;
+  CallOptions call_;
+  coll::TuningRules rules_;
+};
+
+TEST_F(Select, ARuleGoesBeforeTheBuiltInTable) {
+  EXPECT_EQ(allgather().algorithm, "smp-direct");
+  EXPECT_EQ(allgather().ports, 3);
+  EXPECT_EQ(allgather().leaders, 2);
+  EXPECT_TRUE(by_rule(allgather()));
+  EXPECT_EQ(rooted(coll::Operation::Gather).algorithm, "binomial");
+  EXPECT_TRUE(by_rule(rooted(coll::Operation::Gatherv)));
+}
+
+TEST_F(Select, WhereNoRuleFitsTheTableDecides) {
+  const coll::TuningRules none;
+  for (const std::uint64_t bytes : {kBytes - 1, kBytes + 1}) {
+    const auto expected = select_for(roster_, kRails, settings_, none, bytes, call_);
+    EXPECT_EQ(allgather(bytes).algorithm, expected.algorithm);
+    EXPECT_EQ(allgather(bytes).reason, expected.reason);
+    EXPECT_FALSE(by_rule(allgather(bytes)));
+  }
+  EXPECT_FALSE(by_rule(rooted(coll::Operation::Scatter)));
+  EXPECT_FALSE(by_rule(rooted(coll::Operation::Gather, kBytes - 1)));
+}
+
+TEST_F(Select, ASettingGoesBeforeARule) {
+  settings_.algorithms = {{"allgather", "smp-ring"}, {"gather", "direct"}};
+  EXPECT_EQ(allgather().algorithm, "smp-ring");
+  EXPECT_EQ(allgather().ports, kRails) << "the ports of a rule that is not asked do not count";
+  EXPECT_EQ(allgather().leaders, 1);
+  EXPECT_EQ(rooted(coll::Operation::Gather).algorithm, "direct");
+  EXPECT_FALSE(by_rule(rooted(coll::Operation::Gather)));
+}
+
+TEST_F(Select, TheCallGoesBeforeEverything) {
+  settings_.algorithms = {{"allgather", "smp-ring"}, {"gather", "direct"}};
+  call_.algorithm = "smp-bruck";
+  EXPECT_EQ(allgather().algorithm, "smp-bruck");
+  call_.algorithm = "smp-direct";
+  EXPECT_EQ(rooted(coll::Operation::Gather).algorithm, "smp-direct");
+}
+
+TEST_F(Select, PortsAndLeadersOfSettingsAndCallGoBeforeThoseOfARule) {
+  settings_.ports = 4;
+  settings_.leaders = 1;
+  EXPECT_TRUE(by_rule(allgather()));
+  EXPECT_EQ(allgather().ports, 4);
+  EXPECT_EQ(allgather().leaders, 1);
+  EXPECT_EQ(rooted(coll::Operation::Gather).ports, 4);
+  call_.ports = 6;
+  call_.leaders = 2;
+  EXPECT_EQ(allgather().ports, 6);
+  EXPECT_EQ(allgather().leaders, 2);
+  EXPECT_EQ(rooted(coll::Operation::Gather).ports, 6);
+}
+
+TEST_F(Select, LeadersOfARuleAreNoMoreThanTheLargestNodeHasRanks) {
+  rules_.of["allgather"][0].leaders = 40;
+  EXPECT_EQ(allgather().leaders, 2);
+}
+
+TEST_F(Select, AnAlgorithmOverRanksIsTakenOverNodesIntoANodeBufferAndSaysSo) {
+  rules_.of["allgather"][0].algorithm = "ring";
+  EXPECT_EQ(allgather().algorithm, "ring");
+  const auto selection = allgather(kBytes, coll::MemoryKind::NodeBuffer);
+  EXPECT_EQ(selection.algorithm, "smp-ring");
+  EXPECT_TRUE(by_rule(selection));
+  EXPECT_NE(selection.reason.find("ring over nodes"), std::string::npos) << selection.reason;
+}
+
+TEST_F(Select, BarriersAreNotAskedAbout) {
+  rules_.of["allgather"][0].bytes = {};
+  EXPECT_FALSE(by_rule(select_for_barrier(roster_, kRails)));
+}
+
+}  // namespace
+}  // namespace allrail
