@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "coll/block_header.hpp"
@@ -26,7 +27,9 @@ struct ImaginedCall {
 class ImaginedSchedules {
  public:
   /// @throws Error{InvalidArgument} for an unknown algorithm or a root that is no rank.
-  ImaginedSchedules(ImaginedCall call, schedule::NodeMap map);
+  /// `switches` of the nodes, which algorithms by topology go by; null: not known.
+  ImaginedSchedules(ImaginedCall call, schedule::NodeMap map,
+                    std::shared_ptr<const schedule::Switches> switches = nullptr);
 
   const schedule::NodeMap& map() const { return shape_.map; }
   schedule::Schedule of(int rank) const;

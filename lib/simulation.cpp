@@ -36,8 +36,8 @@ double seconds(double time_us, const char* name) {
   return time_us * kMicro;
 }
 
-schedule::Switches switches_of(const CostModel& given) {
-  schedule::Switches switches;
+schedule::LeafSwitches switches_of(const CostModel& given) {
+  schedule::LeafSwitches switches;
   switches.leaf_nodes = given.leaf_size;
   switches.hop_s = seconds(given.hop_us, "hop_us");
   switches.oversubscription = given.oversubscription;
@@ -151,9 +151,10 @@ class Simulator {
       throw std::length_error("an algorithm over ranks is simulated up to " +
                               std::to_string(kMostRanks) + " ranks");
     }
-    const coll::ImaginedSchedules schedules(call, call_.node_of.empty()
-                                                      ? even_map(call_.nodes, call_.ranks_per_node)
-                                                      : schedule::NodeMap(call_.node_of));
+    auto map = call_.node_of.empty() ? even_map(call_.nodes, call_.ranks_per_node)
+                                     : schedule::NodeMap(call_.node_of);
+    const int nodes = map.nodes();
+    const coll::ImaginedSchedules schedules(call, std::move(map), leaves(nodes));
     note(schedules, {}, result);
   }
 
@@ -165,10 +166,25 @@ class Simulator {
           std::to_string(kMostRanksOfNodePhase) + " ranks");
     }
     const coll::LeadersOnly reduced = coll::leaders_only(call, call_.ranks_per_node);
-    coll::ImaginedSchedules schedules(reduced.call, even_map(call_.nodes, reduced.ranks_per_node));
+    coll::ImaginedSchedules schedules(reduced.call, even_map(call_.nodes, reduced.ranks_per_node),
+                                      leaves(call_.nodes));
     schedules.stay_in_slots();
     note(schedules, reduced.phase, result);
     result.evaluation += ", node phase in closed form";
+  }
+
+  /// Of every node, as the model has them.
+  std::shared_ptr<const schedule::Switches> leaves(int nodes) const {
+    const std::vector<int>& sizes = model_.switches.leaf_nodes;
+    if (sizes.empty()) return nullptr;
+    schedule::Switches switches;
+    for (int leaf = 0; static_cast<int>(switches.leaf_of.size()) < nodes; ++leaf) {
+      const int size = sizes[std::min(static_cast<std::size_t>(leaf), sizes.size() - 1)];
+      for (int node = 0; node < size && static_cast<int>(switches.leaf_of.size()) < nodes; ++node) {
+        switches.leaf_of.push_back(leaf);
+      }
+    }
+    return std::make_shared<const schedule::Switches>(std::move(switches));
   }
 
   void note(const coll::ImaginedSchedules& schedules, const schedule::NodePhase& phase,

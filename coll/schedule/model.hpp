@@ -13,7 +13,7 @@
 namespace allrail::schedule {
 
 /// Leaf switches with nodes, and one way up and one way down between each of them and the rest.
-struct Switches {
+struct LeafSwitches {
   // Nodes of leaf 0, 1, ...; the last size repeats. Empty: all nodes are at one switch.
   std::vector<int> leaf_nodes{};
   double hop_s = 0;               // of a switch: one within a leaf, three between two
@@ -46,7 +46,7 @@ struct Model {
   int domains = 1;
   int rail_domain = 0;
   double far_factor = 1;
-  Switches switches{};
+  LeafSwitches switches{};
 
   int rails() const { return static_cast<int>(rail_s_per_byte.size()); }
 };

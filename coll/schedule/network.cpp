@@ -8,7 +8,7 @@ namespace allrail::schedule {
 namespace {
 
 void check(const Model& model) {
-  const Switches& switches = model.switches;
+  const LeafSwitches& switches = model.switches;
   bool fits = model.rails() > 0 && model.rails() < 256 && model.domains > 0 &&
               model.rail_domain >= 0 && model.rail_domain < model.domains &&
               switches.oversubscription > 0 && switches.background >= 0 && switches.background < 1;
@@ -46,7 +46,7 @@ Network::Way Network::way_of(int nodes) const {
     node_rate += rail > 0 ? 1 / rail : 0;
     rail_rate = std::max(rail_rate, rail > 0 ? 1 / rail : 0);
   }
-  const Switches& switches = model_.switches;
+  const LeafSwitches& switches = model_.switches;
   const double rate = switches.uplink_bytes_per_s > 0
                           ? switches.uplink_bytes_per_s
                           : nodes * node_rate / switches.oversubscription;

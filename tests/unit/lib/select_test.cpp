@@ -109,7 +109,7 @@ TEST_F(Select, AnAlgorithmOverRanksIsTakenOverNodesIntoANodeBufferAndSaysSo) {
 
 TEST_F(Select, BarriersAreNotAskedAbout) {
   rules_.of["allgather"][0].bytes = {};
-  EXPECT_FALSE(by_rule(select_for_barrier(roster_, kRails)));
+  EXPECT_FALSE(by_rule(select_for_allocation(roster_, kRails)));
 }
 
 }  // namespace
