@@ -56,7 +56,7 @@ configure() {
 configure_clang() {
   CXX="ccache clang++" CC="ccache clang" configure build-clang -Dtests=true -Dfuzz=true \
     -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false \
-    -Dcpp_args=-g1,-D_GLIBCXX_ASSERTIONS
+    '-Dcpp_args=-g1 -D_GLIBCXX_ASSERTIONS'
 }
 
 # run_tests BUILD [SUITE...]: builds what the suites need, runs them, records every test case. The
