@@ -58,11 +58,12 @@ SwitchMap parse_switch_json(std::string_view text) {
   if (!document.is_object()) {
     base::fail(Code::BadConfiguration, "line 1: it must be an object with \"switches\"");
   }
-  check_keys(document, {"switches"}, "the document");
+  const std::string whole = "the document";
+  check_keys(document, {"switches"}, whole);
   SwitchMap map;
   std::set<std::string> names;
   std::set<std::string> hosts;
-  for (const json& one : list_at(document, "switches", "the document")) {
+  for (const json& one : list_at(document, "switches", whole)) {
     const std::string path = fmt::format("switches[{}]", map.leaves.size());
     if (!one.is_object()) base::fail(Code::BadConfiguration, "{}: it must be an object", path);
     check_keys(one, {"name", "chassis", "hosts"}, path);
