@@ -27,15 +27,6 @@ expect() {
   [ "$rc" = "$code" ] || { echo "the exit code is $rc, not $code"; return 1; }
 }
 
-# A test in a guest; once more where the guest's kernel failed (98), which says nothing of Allrail.
-in_guest() {
-  local rc=0
-  tests/lab/guest "$@" || rc=$?
-  [ "$rc" = 98 ] || return "$rc"
-  echo "the guest's kernel failed; once more"
-  tests/lab/guest "$@"
-}
-
 [ "$ALLRAIL_CHECK_LONG" != yes ] || export ALLRAIL_TEST_LONG=1
 for kernel in 6.1 6.12; do
   try "kernel $kernel" tests/lab/kernel "$kernel" || continue
@@ -50,7 +41,7 @@ for kernel in 6.1 6.12; do
       options+=("${longer[@]}")
     fi
     try "$(basename "$script" .sh) on $kernel" \
-      in_guest --kernel "$kernel" "${options[@]}" -- bash "$script" || true
+      tests/lab/guest --kernel "$kernel" "${options[@]}" -- bash "$script" || true
   done
 done
 
