@@ -1,10 +1,9 @@
-// Start-up and end of a World: cards, nodes, segment, rails, control plane, engine.
-
+// Start-up and end of a World: cards, nodes, control plane, engine. Its rails are made in
+// world_rails.cpp, its node segment in world_segment.cpp.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <random>
-#include <thread>
 
 #include <unistd.h>
 
@@ -15,8 +14,6 @@
 #include "lib/node_spec.hpp"
 #include "lib/topology/topology.hpp"
 #include "lib/world.hpp"
-#include "transport/tcp/tcp_rail.hpp"
-#include "transport/verbs/verbs_rail.hpp"
 
 namespace allrail {
 namespace {
@@ -94,33 +91,6 @@ World::World(const Options& options)
   start_helper();
 }
 
-std::unique_ptr<transport::Rail> World::make_tcp_rail(const RailChoice& choice, int index) {
-  transport::TcpRailOptions rail;
-  rail.index = index;
-  rail.item = choice.name;
-  rail.rank = team_.rank;
-  rail.size = ranks_;
-  rail.job_hash = job_hash_;
-  return transport::make_tcp_rail(rail);
-}
-
-std::unique_ptr<transport::Rail> World::make_verbs_rail(const RailChoice& choice, int index,
-                                                        const RailChoices& choices) {
-  transport::VerbsRailOptions rail;
-  rail.index = index;
-  rail.name = choice.name;
-  rail.address = choice.address;
-  rail.side_addresses = choices.side_addresses;
-  rail.device = choice.device;
-  rail.port = choice.port;
-  rail.gid_index = choice.gid_index;
-  rail.rank = team_.rank;
-  rail.size = ranks_;
-  rail.job_hash = job_hash_;
-  rail.has_siblings = choices.rails.size() > 1;
-  return transport::make_verbs_rail(rail);
-}
-
 /// A rank that cannot start comes to the exchange all the same: the others say why, too.
 void World::prepare_or_tell(Card& mine, bool needs_rails) {
   try {
@@ -139,31 +109,6 @@ void World::read_tuning() {
   tuning_ = read_tuning_file(options_.tuning_file);
   if (tuning_.path.empty() || team_.rank != 0) return;
   base::log_info("{} rules choose algorithms, from {}", tuning_.rule_count(), tuning_.path);
-}
-
-void World::make_rails() {
-  if (is_first_) {
-    job_->is_one_host = static_cast<int>(job_->bootstrap.local_ranks().size()) == ranks_;
-  }
-  const RailChoices choices = choose_rails(options_, job_->is_one_host);
-  if (!choices.note.empty() && is_first_ && team_.rank == 0) base::log_warning("{}", choices.note);
-  verbs_rails_ = choices.verbs;
-  for (const RailChoice& choice : choices.rails) {
-    rail_ends_.push_back(choice.end);
-    rail_devices_.push_back(choice.device);
-    const int index = static_cast<int>(rails_made_.size());
-    rails_made_.push_back(choices.verbs ? make_verbs_rail(choice, index, choices)
-                                        : make_tcp_rail(choice, index));
-  }
-  make_control_listener(choices);
-}
-
-void World::make_control_listener(const RailChoices& choices) {
-  control_options_.rank = team_.rank;
-  control_options_.size = ranks_;
-  control_options_.job_hash = job_hash_;
-  control_options_.items = choices.control;
-  control_listener_ = std::make_unique<transport::ControlListener>(control_options_);
 }
 
 void World::find_place() {
@@ -295,97 +240,6 @@ void World::adopt_switches(const std::vector<Card>& cards) {
   if (!found.warning.empty() && team_.rank == 0) base::log_warning("{}", found.warning);
   roster_.hang_on(std::move(found.switches));
   switch_names_ = std::move(found.names);
-}
-
-std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) const {
-  std::vector<topology::RankPlace> places;
-  places.reserve(cards.size());
-  for (const Card& card : cards) places.push_back(card.place);
-  coll::Roster roster = roster_;
-  roster.elect_by(leader_policy_, places);
-  const auto grouping =
-      roster.grouping(options_.leaders > 0 ? options_.leaders : roster.natural_leaders());
-  if (grouping == nullptr || grouping->lanes == 1) return {};
-  std::vector<int> memories;
-  for (int lane = 0; lane < grouping->lanes; ++lane) {
-    const int leader =
-        grouping->leaders[static_cast<std::size_t>(team_.node * grouping->lanes + lane)];
-    const topology::RankPlace& place =
-        places[static_cast<std::size_t>(roster.rank_of_local(leader))];
-    memories.push_back(place.domain == topology::kUnknownPlace ? -1 : place.domain);
-  }
-  return coll::lane_parts(layouts_[roster.local_ranks().size()], memories);
-}
-
-void World::make_segment(const std::vector<Card>& cards) {
-  if (ranks_ == 1) {
-    create_segment(cards);
-  } else {
-    // Whoever fails here must still come to the fence, or the others would wait there for long.
-    std::string failure;
-    try {
-      create_segment(cards);
-    } catch (const Error& error) {
-      failure = error.what();
-    }
-    job_->bootstrap.fence();
-    if (!failure.empty()) throw Error(Code::ResourceLimit, failure);
-    attach_segment(cards);
-    await_attached();
-  }
-  enter_segment();
-}
-
-void World::create_segment(const std::vector<Card>& cards) {
-  const std::span<const int> ranks = roster_.local_ranks();
-  const auto& layout = layouts_[ranks.size()];
-  if (ranks_ > 1 && team_.local_rank != 0) return;
-  if (ranks_ == 1) {
-    segment_ = std::move(shm::NodeSegment::in_memory(layout).front());
-  } else {
-    const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
-    segment_ = shm::NodeSegment::create(name, layout, lane_memory(cards));
-  }
-  RailDirectory::write(cards, segment_.directory());
-}
-
-void World::attach_segment(const std::vector<Card>& cards) {
-  if (team_.local_rank == 0) return;
-  const std::span<const int> ranks = roster_.local_ranks();
-  const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
-  try {
-    segment_ = shm::NodeSegment::attach(name, layouts_[ranks.size()]);
-  } catch (const Error& error) {
-    throw Error(error.code(),
-                fmt::format("{}; rank {} makes it, see its output first", error.what(), ranks[0]));
-  }
-}
-
-void World::enter_segment() {
-  shm::RankLine& line = segment_.line(team_.local_rank);
-  line.rank.store(team_.rank, std::memory_order_relaxed);
-  line.pid.store(::getpid(), std::memory_order_relaxed);
-  line.state.store(shm::RankState::Active, std::memory_order_release);
-  shm::enable_sleep(segment_);
-  team_.segment = &segment_;
-  directory_ = RailDirectory(segment_.directory());
-  roster_.elect_by(leader_policy_, directory_.places(roster_.ranks()));
-}
-
-void World::await_attached() {
-  if (team_.local_rank != 0) return;
-  const auto deadline = base::Deadline::after(options_.bootstrap_timeout);
-  while (segment_.attached_count() < segment_.ranks()) {
-    if (deadline.passed()) {
-      base::fail(Code::Timeout,
-                 "only {} of {} ranks of node {} attached to its memory within {} ms; see the "
-                 "output of the others",
-                 segment_.attached_count(), segment_.ranks(), team_.node,
-                 options_.bootstrap_timeout.count());
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  segment_.unlink();
 }
 
 void World::start_fabric() {

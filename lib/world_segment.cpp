@@ -1,0 +1,105 @@
+// The node segment of a World: its first rank makes it, the others attach, all enter.
+#include <chrono>
+#include <span>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "lib/base/error.hpp"
+#include "lib/world.hpp"
+
+namespace allrail {
+
+std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) const {
+  std::vector<topology::RankPlace> places;
+  places.reserve(cards.size());
+  for (const Card& card : cards) places.push_back(card.place);
+  coll::Roster roster = roster_;
+  roster.elect_by(leader_policy_, places);
+  const auto grouping =
+      roster.grouping(options_.leaders > 0 ? options_.leaders : roster.natural_leaders());
+  if (grouping == nullptr || grouping->lanes == 1) return {};
+  std::vector<int> memories;
+  for (int lane = 0; lane < grouping->lanes; ++lane) {
+    const int leader =
+        grouping->leaders[static_cast<std::size_t>(team_.node * grouping->lanes + lane)];
+    const topology::RankPlace& place =
+        places[static_cast<std::size_t>(roster.rank_of_local(leader))];
+    memories.push_back(place.domain == topology::kUnknownPlace ? -1 : place.domain);
+  }
+  return coll::lane_parts(layouts_[roster.local_ranks().size()], memories);
+}
+
+void World::make_segment(const std::vector<Card>& cards) {
+  if (ranks_ == 1) {
+    create_segment(cards);
+  } else {
+    // Whoever fails here must still come to the fence, or the others would wait there for long.
+    std::string failure;
+    try {
+      create_segment(cards);
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+    job_->bootstrap.fence();
+    if (!failure.empty()) throw Error(Code::ResourceLimit, failure);
+    attach_segment(cards);
+    await_attached();
+  }
+  enter_segment();
+}
+
+void World::create_segment(const std::vector<Card>& cards) {
+  const std::span<const int> ranks = roster_.local_ranks();
+  const auto& layout = layouts_[ranks.size()];
+  if (ranks_ > 1 && team_.local_rank != 0) return;
+  if (ranks_ == 1) {
+    segment_ = std::move(shm::NodeSegment::in_memory(layout).front());
+  } else {
+    const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
+    segment_ = shm::NodeSegment::create(name, layout, lane_memory(cards));
+  }
+  RailDirectory::write(cards, segment_.directory());
+}
+
+void World::attach_segment(const std::vector<Card>& cards) {
+  if (team_.local_rank == 0) return;
+  const std::span<const int> ranks = roster_.local_ranks();
+  const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
+  try {
+    segment_ = shm::NodeSegment::attach(name, layouts_[ranks.size()]);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("{}; rank {} makes it, see its output first", error.what(), ranks[0]));
+  }
+}
+
+void World::enter_segment() {
+  shm::RankLine& line = segment_.line(team_.local_rank);
+  line.rank.store(team_.rank, std::memory_order_relaxed);
+  line.pid.store(::getpid(), std::memory_order_relaxed);
+  line.state.store(shm::RankState::Active, std::memory_order_release);
+  shm::enable_sleep(segment_);
+  team_.segment = &segment_;
+  directory_ = RailDirectory(segment_.directory());
+  roster_.elect_by(leader_policy_, directory_.places(roster_.ranks()));
+}
+
+void World::await_attached() {
+  if (team_.local_rank != 0) return;
+  const auto deadline = base::Deadline::after(options_.bootstrap_timeout);
+  while (segment_.attached_count() < segment_.ranks()) {
+    if (deadline.passed()) {
+      base::fail(Code::Timeout,
+                 "only {} of {} ranks of node {} attached to its memory within {} ms; see the "
+                 "output of the others",
+                 segment_.attached_count(), segment_.ranks(), team_.node,
+                 options_.bootstrap_timeout.count());
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  segment_.unlink();
+}
+
+}  // namespace allrail
