@@ -22,8 +22,9 @@ std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) 
   if (grouping == nullptr || grouping->lanes == 1) return {};
   std::vector<int> memories;
   for (int lane = 0; lane < grouping->lanes; ++lane) {
-    const int leader =
-        grouping->leaders[static_cast<std::size_t>(team_.node * grouping->lanes + lane)];
+    const int leader = grouping->leaders[static_cast<std::size_t>(team_.node) *
+                                             static_cast<std::size_t>(grouping->lanes) +
+                                         static_cast<std::size_t>(lane)];
     const topology::RankPlace& place =
         places[static_cast<std::size_t>(roster.rank_of_local(leader))];
     memories.push_back(place.domain == topology::kUnknownPlace ? -1 : place.domain);
