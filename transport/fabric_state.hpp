@@ -214,7 +214,8 @@ class FabricState : public RailEvents {
   int size_;
   FabricOptions options_;
   std::vector<RailState> rails_;
-  PeerTable<Peer> peers_;  // those that were connect()ed
+  std::array<std::uint64_t, kMaxRails> ahead_bytes_{};  // of striped puts: see choose_rail()
+  PeerTable<Peer> peers_;                               // those that were connect()ed
   std::vector<Peer*> connected_;
   std::optional<FabricFailure> failure_;
   OpenPut* oldest_ = nullptr;

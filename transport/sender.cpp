@@ -132,6 +132,7 @@ int FabricState::choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_
     choice.usable = link.usable() && (choice.has_room || link.in_flight > 0);
     choice.bytes_per_second = rails_[i].rate.bytes_per_second();
     choice.in_flight_bytes = rails_[i].in_flight_bytes;
+    choice.ahead_bytes = ahead_bytes_[i];
     // The oldest chunk is partly through by now.
     choice.in_flight_bytes -=
         std::min<std::uint64_t>(std::min<std::uint64_t>(choice.in_flight_bytes, chunk_bytes),
@@ -170,6 +171,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   link.in_flight_bytes += chunk.bytes;
   ++state.in_flight;
   state.in_flight_bytes += chunk.bytes;
+  if (put.striped) add_ahead({ahead_bytes_.data(), rails_.size()}, rail, chunk.bytes);
   ++state.counters.chunks_sent;
   state.counters.bytes_sent += chunk.bytes;
   return true;

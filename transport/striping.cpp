@@ -55,7 +55,7 @@ std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOpt
   // The receiver has one bit per chunk, kMaxChunksPerPut of them: very long puts get long chunks.
   const std::uint64_t least = (put_bytes + kMaxChunksPerPut - 1) / kMaxChunksPerPut;
   if (chunk < least) chunk = round_up(least, kChunkUnit);
-  chunk = std::min(chunk, cap);
+  chunk = std::clamp<std::uint64_t>(chunk, 1, cap);
   if (options.chunk_bytes != 0) return static_cast<std::uint32_t>(chunk);
   // Even shares, so that no rail is kept waiting for a last chunk that is a few bytes long, and as
   // many for every rail: of seven chunks one of two equal rails takes four.
@@ -143,6 +143,12 @@ double assumed_rate(std::span<const RailChoice> rails) {
 
 }  // namespace
 
+void add_ahead(std::span<std::uint64_t> ahead_bytes, int rail, std::uint64_t bytes) {
+  ahead_bytes[static_cast<std::size_t>(rail)] += bytes;
+  const std::uint64_t least = *std::min_element(ahead_bytes.begin(), ahead_bytes.end());
+  for (std::uint64_t& ahead : ahead_bytes) ahead = std::min(ahead - least, kMaxAheadBytes);
+}
+
 int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
                 std::uint64_t waiting_bytes) {
   const double assumed = assumed_rate(rails);
@@ -161,8 +167,10 @@ int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
     const RailChoice& rail = rails[i];
     if (!rail.usable) continue;
     double rate = rail.bytes_per_second > 0 ? rail.bytes_per_second : assumed;
-    if (highest > 0 && rate > highest * kAlikeShare) rate = highest;
-    const auto in_flight = static_cast<double>(rail.in_flight_bytes);
+    const bool alike = highest <= 0 || rate > highest * kAlikeShare;
+    if (alike && highest > 0) rate = highest;
+    const auto in_flight =
+        static_cast<double>(rail.in_flight_bytes + (alike ? rail.ahead_bytes : 0));
     const double finish = (in_flight + chunk_bytes) / rate;
     total_rate += rate;
     total_in_flight += in_flight;

@@ -125,21 +125,20 @@ bool TcpRail::send_frame(Link& link, const FrameHeader& frame, const std::byte* 
     return true;
   }
   const std::size_t total_bytes = kFrameHeaderBytes + header.bytes;
+  if (total_bytes > kInlineBytes) {
+    // More such may follow at once: together they cost one system call, and one segment that is
+    // not full.
+    stream.queue.push(header, payload, 0);
+    stream.unsubmitted = unsubmitted_ = true;
+    ++queued_links_;
+    return true;
+  }
+  std::array<std::byte, kInlineBytes> bytes;
+  std::memcpy(bytes.data(), &header, kFrameHeaderBytes);
+  if (header.bytes != 0) std::memcpy(bytes.data() + kFrameHeaderBytes, payload, header.bytes);
   ssize_t sent = 0;
   do {
-    if (total_bytes <= kInlineBytes) {
-      std::array<std::byte, kInlineBytes> bytes;
-      std::memcpy(bytes.data(), &header, kFrameHeaderBytes);
-      if (header.bytes != 0) std::memcpy(bytes.data() + kFrameHeaderBytes, payload, header.bytes);
-      sent = ::send(link.fd.get(), bytes.data(), total_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } else {
-      std::array<iovec, 2> pieces = {
-          {{&header, kFrameHeaderBytes}, {const_cast<std::byte*>(payload), header.bytes}}};
-      msghdr message{};
-      message.msg_iov = pieces.data();
-      message.msg_iovlen = pieces.size();
-      sent = ::sendmsg(link.fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
+    sent = ::send(link.fd.get(), bytes.data(), total_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(total_bytes)) {
     if (header.type == FrameType::Chunk) ++stream.chunks_sent;
@@ -155,8 +154,16 @@ bool TcpRail::send_frame(Link& link, const FrameHeader& frame, const std::byte* 
   return true;
 }
 
+void TcpRail::submit() {
+  if (!std::exchange(unsubmitted_, false)) return;
+  for (Link* link : up_) {
+    if (link->stream->unsubmitted) flush(*link);
+  }
+}
+
 void TcpRail::flush(Link& link) {
   Stream& stream = *link.stream;
+  stream.unsubmitted = false;
   if (stream.queue.empty() || !link.doom.empty()) return;
   for (;;) {
     std::array<iovec, 2 * kFramesPerSend> pieces;

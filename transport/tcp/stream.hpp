@@ -68,6 +68,7 @@ struct Stream {
   std::int64_t untold_since_ns = 0;  // 0: nobody looked at the clock yet
   std::uint32_t last_chunk_bytes = 0;
   bool wants_writable = false;  // epoll watches for room in the socket
+  bool unsubmitted = false;     // frames were queued since the socket was last offered some
 
   int in_flight() const { return static_cast<int>(chunks_posted - chunks_completed); }
   std::uint32_t chunks_untold() const { return chunks_received - chunks_told; }
@@ -77,7 +78,7 @@ struct Stream {
     chunks_posted = chunks_sent = chunks_completed = 0;
     chunks_received = chunks_told = bytes_untold = last_chunk_bytes = 0;
     untold_since_ns = 0;
-    wants_writable = false;
+    wants_writable = unsubmitted = false;
   }
 };
 

@@ -71,6 +71,7 @@ class TcpRail final : public Rail {
 
   bool post(int peer, const Chunk& chunk) override;
   bool post_control(int peer, std::span<const std::byte> message) override;
+  void submit() override;
   bool poll(RailEvents& events) override;
   bool poll_peer(RailEvents& events, int peer) override;
   bool flushed() const override { return queued_links_ == 0; }
@@ -130,6 +131,7 @@ class TcpRail final : public Rail {
   std::vector<Link*> up_;          // links that have a socket in State::Up
   std::vector<Link*> connecting_;  // wanted, ours to connect, and not up
   int queued_links_ = 0;           // up, with frames that the kernel has not taken
+  bool unsubmitted_ = false;       // some of them have frames that it was not offered yet
   int untold_links_ = 0;           // up, with chunks that were not acknowledged
   int doomed_links_ = 0;
   int early_links_ = 0;  // with a connection that came early
