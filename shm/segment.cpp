@@ -27,16 +27,12 @@ constexpr SharedFileKind kKind{"node segment", "lower ALLRAIL_NODE_MEMORY"};
 void spread_over_memories(const base::Mapping& mapping, const SegmentLayout& layout) noexcept {
   const std::uint64_t from = layout.small_slots_offset;
   if (layout.total_bytes <= from) return;
-  std::byte* start = mapping.data() + from;
-  if (::numa_available() >= 0 && ::numa_num_configured_nodes() > 1) {
-    const bitmask* memories = ::numa_get_mems_allowed();
-    // Only a matter of speed: where the kernel refuses, pages lie where they lie.
-    ::mbind(start, layout.total_bytes - from, MPOL_INTERLEAVE, memories->maskp, memories->size + 1,
-            0);
-    ::numa_bitmask_free(const_cast<bitmask*>(memories));
-  }
-  // Likewise a wish: most systems keep huge pages for shared memory switched off.
-  ::madvise(start, layout.total_bytes - from, MADV_HUGEPAGE);
+  if (::numa_available() < 0 || ::numa_num_configured_nodes() <= 1) return;
+  const bitmask* memories = ::numa_get_mems_allowed();
+  // Only a matter of speed: where the kernel refuses, pages lie where they lie.
+  ::mbind(mapping.data() + from, layout.total_bytes - from, MPOL_INTERLEAVE, memories->maskp,
+          memories->size + 1, 0);
+  ::numa_bitmask_free(const_cast<bitmask*>(memories));
 }
 
 /// Preferred, not bound: where that memory is full, pages elsewhere are better than none.
@@ -104,14 +100,16 @@ std::string NodeSegment::make_name(std::uint64_t random) {
 }
 
 NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& layout,
-                                std::span<const MemoryPart> parts) {
+                                std::span<const MemoryPart> parts, HugePages huge_pages) {
   remove_leftovers();
   const base::UniqueFd file = make_shared_file(layout.total_bytes, kKind);
   NodeSegment segment;
-  const auto mapping = map_shared(file.get(), layout.total_bytes, kKind);
+  const HugePagePlan plan =
+      plan_huge_pages(huge_pages, read_huge_page_policy(file.get()), layout.total_bytes);
+  const auto mapping = map_with_huge_pages(file.get(), layout.total_bytes, plan, kKind);
   spread_over_memories(*mapping, layout);
   prefer_memories(*mapping, parts);
-  reserve_pages(file.get(), 0, layout.total_bytes, kKind);
+  reserve_with_huge_pages(file.get(), *mapping, plan, kKind);
   initialize(mapping->data(), layout);
   name_shared_file(file.get(), name, kKind);
   segment.name_ = name;
@@ -120,9 +118,13 @@ NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& la
   return segment;
 }
 
-NodeSegment NodeSegment::attach(const std::string& name, const SegmentLayout& layout) {
+NodeSegment NodeSegment::attach(const std::string& name, const SegmentLayout& layout,
+                                HugePages huge_pages) {
   const base::UniqueFd file = open_shared_file(name, layout.total_bytes, kKind);
-  const auto mapping = map_shared(file.get(), layout.total_bytes, kKind);
+  // The pages are there; whether this process sees the huge ones as such depends on its mapping.
+  const HugePagePlan plan =
+      plan_huge_pages(huge_pages, read_huge_page_policy(file.get()), layout.total_bytes);
+  const auto mapping = map_with_huge_pages(file.get(), layout.total_bytes, plan, kKind);
   check_header(*reinterpret_cast<SegmentHeader*>(mapping->data() + kHeaderOffset), name, layout);
   NodeSegment segment;
   segment.adopt(mapping, layout);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/base/handle.hpp"
+#include "shm/huge_pages.hpp"
 #include "shm/layout.hpp"
 
 namespace allrail::shm {
@@ -43,10 +44,12 @@ class NodeSegment {
   /// of the parts is spread over all memories. Throws Error{ResourceLimit} where the system has no
   /// room for it.
   static NodeSegment create(const std::string& name, const SegmentLayout& layout,
-                            std::span<const MemoryPart> parts = {});
+                            std::span<const MemoryPart> parts = {},
+                            HugePages huge_pages = HugePages::Auto);
   /// Opens a segment that another rank created. Throws Error{Bootstrap} if it is not the one that
   /// this layout describes.
-  static NodeSegment attach(const std::string& name, const SegmentLayout& layout);
+  static NodeSegment attach(const std::string& name, const SegmentLayout& layout,
+                            HugePages huge_pages = HugePages::Auto);
   /// One view per rank of one unnamed mapping, for ranks that are threads or forked children.
   static std::vector<NodeSegment> in_memory(const SegmentLayout& layout);
 

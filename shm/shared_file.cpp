@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/base/error.hpp"
+#include "shm/layout.hpp"
 
 namespace allrail::shm {
 namespace {
@@ -37,6 +38,13 @@ bool cannot_have_room(int fd, std::uint64_t wanted) noexcept {
              kind.name, wanted, free_bytes(fd), base::errno_text(error_number), kind.advice);
 }
 
+[[noreturn]] void fail_to_map(std::uint64_t bytes, const SharedFileKind& kind) {
+  base::fail(Code::ResourceLimit,
+             "mapping the {} bytes of the {} failed: {}; {} or raise the limit on address space "
+             "(ulimit -v)",
+             bytes, kind.name, base::errno_text(errno), kind.advice);
+}
+
 }  // namespace
 
 base::UniqueFd make_shared_file(std::uint64_t bytes, const SharedFileKind& kind) {
@@ -53,15 +61,25 @@ base::UniqueFd make_shared_file(std::uint64_t bytes, const SharedFileKind& kind)
     base::fail(Code::ResourceLimit, "setting the mode of the {} failed: {}", kind.name,
                base::errno_text(errno));
   }
-  if (bytes > INT64_MAX) fail_without_room(file.get(), bytes, EFBIG, kind);
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
-    fail_without_room(file.get(), bytes, errno, kind);
-  }
+  resize_shared_file(file.get(), bytes, kind);
   return file;
 }
 
+void resize_shared_file(int fd, std::uint64_t bytes, const SharedFileKind& kind) {
+  if (bytes > INT64_MAX) fail_without_room(fd, bytes, EFBIG, kind);
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) fail_without_room(fd, bytes, errno, kind);
+}
+
 void reserve_pages(int fd, std::uint64_t offset, std::uint64_t bytes, const SharedFileKind& kind) {
+  check_room(fd, bytes, kind);
+  allocate_pages(fd, offset, bytes, kind);
+}
+
+void check_room(int fd, std::uint64_t bytes, const SharedFileKind& kind) {
   if (cannot_have_room(fd, bytes)) fail_without_room(fd, bytes, ENOSPC, kind);
+}
+
+void allocate_pages(int fd, std::uint64_t offset, std::uint64_t bytes, const SharedFileKind& kind) {
   int error_number = EINTR;
   while (error_number == EINTR) {
     error_number = ::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
@@ -109,17 +127,35 @@ base::Mapping map_part(int fd, std::uint64_t offset, std::uint64_t bytes,
   const int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
   void* address =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, static_cast<off_t>(offset));
-  if (address == MAP_FAILED) {
-    base::fail(Code::ResourceLimit,
-               "mapping the {} bytes of the {} failed: {}; {} or raise the limit on address space "
-               "(ulimit -v)",
-               bytes, kind.name, base::errno_text(errno), kind.advice);
-  }
+  if (address == MAP_FAILED) fail_to_map(bytes, kind);
   return {address, bytes};
 }
 
-std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes, const SharedFileKind& kind) {
-  return std::make_shared<base::Mapping>(map_part(fd, 0, bytes, kind));
+std::shared_ptr<base::Mapping> map_shared(int fd, std::uint64_t bytes, const SharedFileKind& kind,
+                                          std::uint64_t alignment_bytes) {
+  if (fd < 0 || alignment_bytes == 0) {
+    return std::make_shared<base::Mapping>(map_part(fd, 0, bytes, kind));
+  }
+  // Addresses that hold an aligned range of that size; what is left over on both sides goes back.
+  const std::uint64_t held_bytes = bytes + alignment_bytes;
+  void* held =
+      ::mmap(nullptr, held_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (held == MAP_FAILED) fail_to_map(held_bytes, kind);
+  const auto start = reinterpret_cast<std::uint64_t>(held);
+  const std::uint64_t before = (alignment_bytes - start % alignment_bytes) % alignment_bytes;
+  std::byte* wanted = static_cast<std::byte*>(held) + before;
+  if (::mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const int error_number = errno;
+    ::munmap(held, held_bytes);
+    errno = error_number;
+    fail_to_map(bytes, kind);
+  }
+  const std::uint64_t mapped_bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (before > 0) ::munmap(held, before);
+  if (held_bytes > before + mapped_bytes) {
+    ::munmap(wanted + mapped_bytes, held_bytes - before - mapped_bytes);
+  }
+  return std::make_shared<base::Mapping>(wanted, bytes);
 }
 
 }  // namespace allrail::shm
