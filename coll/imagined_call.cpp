@@ -42,9 +42,6 @@ auto with_algorithm(const ImaginedCall& call, const Visit& visit) {
   }
 }
 
-bool is_flat(allgather::Level level) { return level == allgather::Level::Flat; }
-bool is_flat(schedule::Level level) { return level == schedule::Level::Flat; }
-
 schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape& shape, int rank) {
   schedule::PairShape pairs;
   pairs.map = shape.map;
@@ -66,8 +63,8 @@ ImaginedSchedules::ImaginedSchedules(ImaginedCall call, schedule::NodeMap map,
   if (call_.root < 0 || call_.root >= shape_.ranks()) {
     base::fail(Code::InvalidArgument, "root {} is not one of {} ranks", call_.root, shape_.ranks());
   }
-  is_over_nodes_ =
-      with_algorithm(call_, [](const auto& algorithm) { return !is_flat(algorithm.level); });
+  is_over_nodes_ = with_algorithm(
+      call_, [](const auto& algorithm) { return algorithm.level != schedule::Level::Flat; });
   if (call_.operation == Operation::Allgather) {
     is_straight_ = allgather::find_algorithm(call_.algorithm)->zero_copy &&
                    shape_.map.largest_node == 1 && shape_.map.nodes() > 1 &&

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "coll/allgather/allgather.hpp"
 #include "coll/block_header.hpp"
 #include "coll/roster.hpp"
 #include "coll/schedule/schedule.hpp"
@@ -65,7 +64,7 @@ class CallPlan {
   std::uint64_t hash() const { return hash_; }
   const CallDescription& description() const { return description_; }
   /// Blocks go straight between user buffers, or NodeBuffers, after ready tokens.
-  bool zero_copy() const { return way_ == Way::Straight || way_ == Way::StraightToNodes; }
+  bool zero_copy() const { return zero_copy_; }
   /// What a zero-copy call of this size may register with each rail: its result, unless that is a
   /// Buffer, and one block.
   std::uint64_t registered_bytes() const { return registered_bytes_; }
@@ -88,56 +87,21 @@ class CallPlan {
   const std::vector<int>& peers() const { return peers_; }
 
  private:
-  /// The way of the data, the same on all ranks.
-  enum class Way : std::uint8_t {
-    ThroughSlots,         // copied into slots and out of them
-    Straight,             // between user buffers by rail, after ready tokens
-    ThroughSlotsToNodes,  // likewise, and then once into the NodeBuffer
-    StraightToNodes,      // between NodeBuffers by rail, after ready tokens
-    InLines,              // in the lines of the flags of the only node
-    FromPeers,            // read where it lies by the ranks of the only node
-    WithinNode,           // into the NodeBuffer of the only node, without rail and slot
-  };
-  Way choose_way(const PlanRequest& request, const schedule::NodeMap& map,
-                 const PlanLimits& limits) const;
-  bool reads_from_peers(const PlanRequest& request, const schedule::NodeMap& map,
-                        const PlanLimits& limits) const;
-  /// Straight between receive buffers, where the call would be copied through slots otherwise.
-  bool goes_straight(const PlanRequest& request, const schedule::NodeMap& map,
-                     const PlanLimits& limits) const;
-  bool goes_straight_to_nodes(const PlanRequest& request, const schedule::NodeMap& map,
-                              const PlanLimits& limits) const;
-  /// What every rank has in one slice.
-  std::vector<std::uint64_t> bytes_of_slice(std::uint64_t slice) const;
   /// Whether two slices have the same schedule.
   bool are_alike(std::uint64_t slice, std::uint64_t other) const;
-  schedule::Schedule make_schedule(const schedule::NodeMap& map, std::uint64_t slice) const;
-  std::uint64_t slot_bytes_for(const schedule::NodeMap& map, std::uint64_t slice_bytes) const;
-  void choose_slices(const schedule::NodeMap& map, const PlanLimits& limits);
-  void keep_what_later_slices_need();
-  /// Gives every lane its part of a large slot, where that is a matter of memories.
-  void part_slot(const schedule::NodeMap& map, const PlanLimits& limits);
+  schedule::Schedule make_schedule(std::uint64_t slice) const;
+  void choose_slices(const Roster& roster, const PlanLimits& limits);
 
-  const Roster& roster_;
-  const std::unique_ptr<const Recipe> recipe_;  // of anything but an allgather
-  const allgather::Algorithm& algorithm_;       // of an allgather
-  int ports_;
-  int leaders_;
-  // Of all ranks only what a later slice is made of: nothing at all for a call of one slice, one
-  // size where all blocks have the same.
-  std::vector<std::uint64_t> blocks_;           // bytes of every rank's block
-  std::vector<std::uint64_t> receive_offsets_;  // where displaced
-  std::uint64_t largest_block_ = 0;
+  // Gone where there is one slice: a later one is made of sizes of all ranks.
+  std::unique_ptr<const Recipe> recipe_;
   std::uint64_t registered_bytes_ = 0;
+  bool zero_copy_ = false;
   bool copies_because_of_limit_ = false;
-  Way way_ = Way::ThroughSlots;
-  bool send_is_mapped_ = false;
   std::uint64_t hash_ = 0;
   CallDescription description_;
   std::uint64_t slices_ = 1;
   std::uint64_t slice_bytes_ = 0;
   std::uint64_t slot_bytes_ = 0;
-  std::uint64_t lane_bytes_ = 0;  // 0: lanes follow each other
   std::shared_ptr<const schedule::Schedule> first_;
   std::vector<std::shared_ptr<const schedule::Schedule>> kept_;  // by slice, or empty
   std::vector<int> peers_;

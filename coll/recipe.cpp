@@ -33,10 +33,6 @@ bool are_equal(const std::vector<std::uint64_t>& values) {
   return std::ranges::adjacent_find(values, std::ranges::not_equal_to()) == values.end();
 }
 
-std::uint64_t slice_of(std::uint64_t block, std::uint64_t begin, std::uint64_t bytes) {
-  return block > begin ? std::min(block - begin, bytes) : 0;
-}
-
 /// What gather, scatter and broadcast have in common: a block of every rank, and a root.
 template <class Algorithm>
 class RootedRecipe : public Recipe {
@@ -55,7 +51,10 @@ class RootedRecipe : public Recipe {
     uniform_ = are_equal(request.bytes);
   }
   std::uint32_t algorithm() const override { return row_; }
-  bool is_uniform() const override { return uniform_; }
+  bool are_alike(std::uint64_t begin, std::uint64_t other, std::uint64_t bytes) const override {
+    const std::uint64_t block = shape_.bytes.front();
+    return uniform_ && slice_of(block, begin, bytes) == slice_of(block, other, bytes);
+  }
 
  protected:
   schedule::Shape slice(std::uint64_t begin, std::uint64_t bytes) const {
@@ -72,26 +71,24 @@ class RootedRecipe : public Recipe {
   schedule::Shape shape_;
 };
 
-class GatherRecipe final : public RootedRecipe<gather::Algorithm> {
+/// A gather or a scatter.
+class GatherRecipe final : public RootedRecipe<schedule::RootedAlgorithm> {
  public:
-  using RootedRecipe::RootedRecipe;
+  GatherRecipe(const PlanRequest& request, const Roster& roster, schedule::Direction direction)
+      : RootedRecipe(request, roster,
+                     direction == schedule::Direction::ToRoot ? gather::algorithms()
+                                                              : scatter::algorithms()),
+        direction_(direction) {}
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
-    return gather::make_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank());
+    return schedule::rooted_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank(),
+                                     direction_);
   }
   std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
-    return gather::slot_bytes(algorithm_, slice(0, slice_bytes), roster_.largest_node());
+    return schedule::rooted_slot_bytes(algorithm_, slice(0, slice_bytes), roster_.largest_node());
   }
-};
 
-class ScatterRecipe final : public RootedRecipe<scatter::Algorithm> {
- public:
-  using RootedRecipe::RootedRecipe;
-  schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
-    return scatter::make_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank());
-  }
-  std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
-    return scatter::slot_bytes(algorithm_, slice(0, slice_bytes), roster_.largest_node());
-  }
+ private:
+  const schedule::Direction direction_;
 };
 
 class BroadcastRecipe final : public RootedRecipe<broadcast::Algorithm> {
@@ -119,7 +116,10 @@ class AlltoallRecipe final : public Recipe {
     shape_.receive_offsets = request.receive_offsets;
   }
   std::uint32_t algorithm() const override { return row_; }
-  bool is_uniform() const override { return shape_.matrix.empty(); }
+  bool are_alike(std::uint64_t begin, std::uint64_t other, std::uint64_t bytes) const override {
+    const std::uint64_t block = shape_.uniform_bytes;
+    return shape_.matrix.empty() && slice_of(block, begin, bytes) == slice_of(block, other, bytes);
+  }
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
     return alltoall::make_schedule(algorithm_, slice(begin, bytes), roster_.rank());
   }
@@ -146,10 +146,12 @@ class BarrierRecipe final : public Recipe {
   BarrierRecipe(const PlanRequest& request, const Roster& roster)
       : roster_(roster), ports_(request.ports) {}
   std::uint32_t algorithm() const override { return 0; }
-  bool is_uniform() const override { return true; }
+  bool are_alike(std::uint64_t /*begin*/, std::uint64_t /*other*/,
+                 std::uint64_t /*bytes*/) const override {
+    return true;
+  }
   schedule::Schedule make(std::uint64_t /*begin*/, std::uint64_t /*bytes*/) const override {
-    const auto shape = schedule::uniform_shape(roster_.map(), 0, ports_, 1);
-    return barrier::make_schedule(shape, roster_.rank());
+    return barrier::make_schedule(roster_.map(), ports_, roster_.rank());
   }
   std::uint64_t slot_bytes(std::uint64_t /*slice_bytes*/) const override {
     return barrier::slot_bytes(roster_.nodes(), ports_);
@@ -173,14 +175,15 @@ auto with_table_of(Operation operation, const Use& use) {
 
 }  // namespace
 
-std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster) {
+std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster,
+                                          const PlanLimits& limits) {
   switch (request.operation) {
     case Operation::Gather:
     case Operation::Gatherv:
-      return std::make_unique<GatherRecipe>(request, roster, gather::algorithms());
+      return std::make_unique<GatherRecipe>(request, roster, schedule::Direction::ToRoot);
     case Operation::Scatter:
     case Operation::Scatterv:
-      return std::make_unique<ScatterRecipe>(request, roster, scatter::algorithms());
+      return std::make_unique<GatherRecipe>(request, roster, schedule::Direction::FromRoot);
     case Operation::Broadcast:
       return std::make_unique<BroadcastRecipe>(request, roster, broadcast::algorithms());
     case Operation::Alltoall:
@@ -194,7 +197,8 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
     case Operation::Split:
       break;
   }
-  return nullptr;
+  return make_allgather_recipe(request, algorithm_named(request, allgather::algorithms()), roster,
+                               limits);
 }
 
 Operation operation_of(std::string_view collective) noexcept {

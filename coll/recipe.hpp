@@ -1,12 +1,14 @@
-// How the schedules of a collective are made, for those that are not allgathers.
+// How the schedules of a collective are made.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "coll/allgather/allgather.hpp"
 #include "coll/plan.hpp"
 
 namespace allrail::coll {
@@ -25,13 +27,32 @@ class Recipe {
   virtual schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const = 0;
   /// What a slice of so many bytes of every block takes on the largest node: the same on all ranks.
   virtual std::uint64_t slot_bytes(std::uint64_t slice_bytes) const = 0;
-  /// Every block has the same size, so all full slices have the same schedule.
-  virtual bool is_uniform() const = 0;
+  /// Whether the slices that begin at these bytes of every block have the same schedule.
+  virtual bool are_alike(std::uint64_t begin, std::uint64_t other, std::uint64_t bytes) const = 0;
+
+  // Of collectives that have more ways for the data than through slots.
+  virtual std::uint32_t way() const { return 0; }
+  /// See CallPlan.
+  virtual bool zero_copy() const { return false; }
+  virtual bool copies_because_of_limit() const { return false; }
+  virtual std::uint64_t most_slice_bytes() const { return UINT64_MAX; }
 };
 
-/// Null for allgathers and what is made of them. Throws Error{InvalidArgument} for an unknown
-/// algorithm. `roster` outlives it.
-std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster);
+/// Throws Error{InvalidArgument} for an unknown algorithm. `roster` outlives it.
+std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster,
+                                          const PlanLimits& limits);
+std::unique_ptr<const Recipe> make_allgather_recipe(const PlanRequest& request,
+                                                    const allgather::Algorithm& algorithm,
+                                                    const Roster& roster, const PlanLimits& limits);
+
+/// What a zero-copy call of this size may register with each rail: its result, unless that is a
+/// Buffer, and one block.
+std::uint64_t registered_bytes(const PlanRequest& request);
+
+/// What bytes [begin, begin + bytes) have of a block.
+inline std::uint64_t slice_of(std::uint64_t block, std::uint64_t begin, std::uint64_t bytes) {
+  return block > begin ? std::min(block - begin, bytes) : 0;
+}
 
 /// The collectives that have algorithms to choose from.
 inline constexpr Operation kCollectives[] = {Operation::Allgather, Operation::Gather,

@@ -10,6 +10,8 @@
 namespace allrail::coll::allgather {
 namespace {
 
+using schedule::Level;
+
 constexpr std::array<Algorithm, 14> kAlgorithms{{
     {"direct", "every rank sends its block to every other, k at a time", Level::Flat, direct, true},
     {"bruck", "log steps for any number of ranks, blocks relative to the rank", Level::Flat, bruck,

@@ -12,13 +12,10 @@
 // The allgather algorithms and the table that names them.
 namespace allrail::coll::allgather {
 
-/// Participants are ranks, nodes, or all leaders of all nodes.
-enum class Level { Flat, Smp, MultiLeader };
-
 struct Algorithm {
   std::string_view name;
   std::string_view description;
-  Level level;
+  schedule::Level level;
   schedule::ExchangeFunction exchange;
   bool zero_copy;  // has a zero-copy schedule: flat with absolute placement
   schedule::Gather gather = schedule::Gather::Copies;  // of MultiLeader

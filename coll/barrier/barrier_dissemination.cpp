@@ -9,7 +9,8 @@
 // the first rank raises its flag for the others. A single node needs no first rank: everybody looks
 // at everybody's flag. Steps: ceil(log_{k+1} n). Bytes: one header per signal. Any n.
 #include <algorithm>
-#include <vector>
+#include <stdexcept>
+#include <string>
 
 #include "coll/barrier/barrier.hpp"
 #include "coll/schedule/step_list.hpp"
@@ -21,50 +22,56 @@ using schedule::kHeaderBytes;
 using schedule::Memory;
 using schedule::StepList;
 
-/// Distances of every round.
-std::vector<std::vector<int>> distances(int participants, int ports) {
-  std::vector<std::vector<int>> rounds;
-  for (long long first = 1; first < participants; first *= ports + 1) {
-    std::vector<int> round;
-    for (int port = 1; port <= ports && port * first < participants; ++port) {
-      round.push_back(static_cast<int>(port * first));
-    }
-    rounds.push_back(std::move(round));
+/// visit(distance, signals) for every round: `signals` nodes, at the multiples of `distance`.
+template <class Visit>
+void for_rounds(int participants, int ports, const Visit& visit) {
+  for (long long distance = 1; distance < participants; distance *= ports + 1) {
+    visit(static_cast<int>(distance),
+          static_cast<int>(std::min<long long>(ports, (participants - 1) / distance)));
   }
-  return rounds;
 }
 
 /// Between nodes, by the first rank of one: its own header lies at 0 of the slot, and that of every
 /// signal behind it, in the order of the rounds.
 void signal(const schedule::NodeMap& map, int node, int ports, schedule::Schedule& made,
             StepList& steps) {
-  const auto all = distances(map.nodes(), ports);
   const auto first_rank = [&map](int other) {
     return map.ranks_of[static_cast<std::size_t>(other)].front();
   };
   steps.stamp(0);
   std::uint64_t place = kHeaderBytes;
-  for (std::size_t round = 0; round < all.size(); ++round) {
-    steps.enter_round(static_cast<int>(round));
-    for (std::size_t port = 0; port < all[round].size(); ++port) {
-      const int to = (node + all[round][port]) % map.nodes();
-      steps.put(port, first_rank(to), Memory::Slot, 0, Memory::Slot, place + port * kHeaderBytes,
-                kHeaderBytes);
+  int round = 0;
+  for_rounds(map.nodes(), ports, [&](int distance, int signals) {
+    steps.enter_round(round++);
+    for (int port = 0; port < signals; ++port) {
+      const int to = (node + (port + 1) * distance) % map.nodes();
+      steps.put(static_cast<std::size_t>(port), first_rank(to), Memory::Slot, 0, Memory::Slot,
+                place + static_cast<std::uint64_t>(port) * kHeaderBytes, kHeaderBytes);
     }
-    for (std::size_t port = 0; port < all[round].size(); ++port) {
-      const int from = (node - all[round][port] + map.nodes()) % map.nodes();
-      steps.await(port, first_rank(from), Memory::Slot, place, place, kHeaderBytes);
+    for (int port = 0; port < signals; ++port) {
+      const int from = (node - (port + 1) * distance + map.nodes()) % map.nodes();
+      steps.await(static_cast<std::size_t>(port), first_rank(from), Memory::Slot, place, place,
+                  kHeaderBytes);
       made.header_offsets.push_back(place);
       place += kHeaderBytes;
     }
-  }
-  made.rounds = static_cast<int>(all.size());
+  });
+}
+
+void check(const schedule::NodeMap& map, int ports, int rank) {
+  if (rank >= 0 && rank < map.ranks() && ports >= 1 && ports <= schedule::kLargestPorts) return;
+  throw std::invalid_argument("a barrier of " + std::to_string(map.ranks()) +
+                              " ranks has no rank " + std::to_string(rank) + " with " +
+                              std::to_string(ports) + " ports: it has 1 to " +
+                              std::to_string(schedule::kLargestPorts));
 }
 
 }  // namespace
 
 int rounds(int participants, int ports) {
-  return static_cast<int>(distances(participants, ports).size());
+  int count = 0;
+  for_rounds(participants, ports, [&count](int, int) { ++count; });
+  return count;
 }
 
 int ports_for(int participants, int most) {
@@ -73,14 +80,14 @@ int ports_for(int participants, int most) {
   return ports;
 }
 
-schedule::Schedule make_schedule(const schedule::Shape& shape, int rank) {
-  schedule::check_shape(shape, rank);
-  const schedule::NodeMap& map = shape.map;
+schedule::Schedule make_schedule(const schedule::NodeMap& map, int ports, int rank) {
+  check(map, ports, rank);
   const int node = map.node_of[static_cast<std::size_t>(rank)];
   const int me = map.local_rank_of[static_cast<std::size_t>(rank)];
   const int members = map.node_size(node);
   schedule::Schedule made;
-  made.slot_bytes = slot_bytes(map.nodes(), shape.ports);
+  made.slot_bytes = slot_bytes(map.nodes(), ports);
+  made.rounds = rounds(map.nodes(), ports);
   StepList steps(made);
   const bool looks_at_all = map.nodes() == 1 || me == 0;
   if (members > 1 && (map.nodes() == 1 || me != 0)) steps.publish(1);
@@ -92,20 +99,19 @@ schedule::Schedule make_schedule(const schedule::Shape& shape, int rank) {
     return made;
   }
   if (me == 0) {
-    signal(map, node, shape.ports, made, steps);
+    signal(map, node, ports, made, steps);
     if (members > 1) steps.publish(2);
   } else {
     steps.await_local(0, 2);
-    made.rounds = rounds(map.nodes(), shape.ports);
   }
   made.stages = members > 1 ? 2 : 0;
   return made;
 }
 
 std::uint64_t slot_bytes(int nodes, int ports) {
-  std::uint64_t signals = 0;
-  for (const auto& round : distances(nodes, ports)) signals += round.size();
-  return nodes == 1 ? 0 : (1 + signals) * kHeaderBytes;
+  int signals = 0;
+  for_rounds(nodes, ports, [&signals](int, int count) { signals += count; });
+  return nodes == 1 ? 0 : (1 + static_cast<std::uint64_t>(signals)) * kHeaderBytes;
 }
 
 }  // namespace allrail::coll::barrier

@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "coll/schedule/contents.hpp"
+#include "coll/schedule/rooted.hpp"
 
 // The gather algorithms and the table that names them.
 namespace allrail::coll::gather {
@@ -19,9 +19,6 @@ const Algorithm* find_algorithm(std::string_view name);
 /// shape.receive_offsets[r] of its receive buffer.
 schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Shape& shape, int root,
                                  int rank);
-/// Slot bytes of a node: the same on all ranks, and never less than any schedule has.
-std::uint64_t slot_bytes(const Algorithm& algorithm, const schedule::Shape& shape,
-                         int largest_node);
 
 // One file each.
 schedule::Exchange direct(int participants, int me, int ports);

@@ -1,32 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "coll/schedule/exchange.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/schedule/shape.hpp"
-#include "coll/schedule/switch_tree.hpp"
 
 // Collectives in which not everybody brings a block and takes all of them: what the regions of a
 // call hold, who fills them and who reads them.
 namespace allrail::schedule {
 
-/// Who the participants of an exchange are: ranks, or nodes whose first rank talks for them.
-enum class Level { Flat, Smp };
-
-/// A row of the table of a collective's algorithms.
-struct RootedAlgorithm {
-  std::string_view name;
-  std::string_view description;
-  Level level;
-  ExchangeFunction exchange;  // among places, the root's participant at place 0
-  // Where at least two leaf switches are known: a tree over them instead, joined like this.
-  std::optional<Join> over_switches{};
-};
+/// Throws std::invalid_argument for Level::MultiLeader, which is of allgathers only.
+void check_level(Level level);
 
 /// Bytes of a region and where they lie in the user's memory of one rank.
 struct Part {
@@ -59,20 +45,6 @@ int participants(const Shape& shape, Level level);
 /// All participants, `first` at place 0, the others behind it as they follow each other.
 std::vector<int> order_from(int first, int participants);
 int place_of(const std::vector<int>& order, int participant);
-
-/// The order in which the participants stand, and what that of `rank` does in it.
-struct Arrangement {
-  std::vector<int> order;
-  Exchange exchange;
-};
-enum class Direction : std::uint8_t { ToRoot, FromRoot };
-Arrangement arrange(const RootedAlgorithm& algorithm, const Shape& shape, int root, int rank,
-                    Direction direction);
-
-/// A region for every participant, with the blocks of its ranks one after the other. The root's
-/// own block never travels: it is left out, wherever it is (-1: nobody's).
-std::vector<std::uint64_t> blocks_by_place(const Shape& shape, Level level,
-                                           const std::vector<int>& order, int root);
 
 /// From the exchange of my participant's place to the schedule of `rank`: ranks fill the regions
 /// that their participant holds, one of them exchanges regions with other participants, and what a

@@ -3,9 +3,12 @@
 #include <vector>
 
 // What a paper's algorithm does among n participants, in whole blocks: block i is what participant
-// i contributes. Participants are ranks in a flat algorithm and nodes in an smp one. An exchange
-// knows nothing of bytes or memory; lower.hpp turns it into the schedule of one rank.
+// i contributes. An exchange knows nothing of bytes or memory; lower.hpp turns it into the schedule
+// of one rank.
 namespace allrail::schedule {
+
+/// Who the participants are: ranks, nodes, or, of allgathers only, all leaders of all nodes.
+enum class Level { Flat, Smp, MultiLeader };
 
 /// Blocks first, first + 1, ..., first + count - 1, modulo n: a transfer may wrap around the end.
 struct Transfer {

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
 #include <utility>
 
 #include "coll/schedule/contents.hpp"
 #include "coll/schedule/lower.hpp"
 #include "coll/schedule/regions.hpp"
 #include "coll/schedule/step_list.hpp"
-#include "coll/schedule/tree.hpp"
 
 // A flag at stage 1 says "what I give is in the slot". The flag of the rank that talks at stage
 // s > 1 says "what I awaited in the first s - 1 transfers is in the slot", so that the others copy
@@ -206,6 +206,11 @@ class ContentsLowering {
 
 }  // namespace
 
+void check_level(Level level) {
+  if (level != Level::MultiLeader) return;
+  throw std::invalid_argument("only an allgather has all leaders of all nodes for participants");
+}
+
 int participant_of(const Shape& shape, Level level, int rank) {
   return level == Level::Smp ? shape.map.node_of[static_cast<std::size_t>(rank)] : rank;
 }
@@ -230,38 +235,10 @@ int place_of(const std::vector<int>& order, int participant) {
   return static_cast<int>(std::ranges::find(order, participant) - order.begin());
 }
 
-Arrangement arrange(const RootedAlgorithm& algorithm, const Shape& shape, int root, int rank,
-                    Direction direction) {
-  const int top = participant_of(shape, algorithm.level, root);
-  const int mine = participant_of(shape, algorithm.level, rank);
-  if (algorithm.over_switches && shape.switches && shape.switches->leaves() > 1) {
-    Tree tree = tree_over_switches(*shape.switches, top, *algorithm.over_switches, shape.ports);
-    Exchange up = gather_up(tree, place_of(tree.order, mine));
-    return {std::move(tree.order), direction == Direction::ToRoot ? std::move(up) : mirrored(up)};
-  }
-  const int count = participants(shape, algorithm.level);
-  Arrangement arranged{order_from(top, count), {}};
-  arranged.exchange = algorithm.exchange(count, place_of(arranged.order, mine), shape.ports);
-  return arranged;
-}
-
-std::vector<std::uint64_t> blocks_by_place(const Shape& shape, Level level,
-                                           const std::vector<int>& order, int root) {
-  std::vector<std::uint64_t> bytes;
-  bytes.reserve(order.size());
-  for (const int participant : order) {
-    std::uint64_t sum = 0;
-    for (const int rank : ranks_of(shape, level, participant)) {
-      if (rank != root) sum += shape.bytes[static_cast<std::size_t>(rank)];
-    }
-    bytes.push_back(sum);
-  }
-  return bytes;
-}
-
 Schedule lower_contents(const Exchange& exchange, const Contents& contents, const Shape& shape,
                         int rank) {
   check_shape(shape, rank);
+  check_level(contents.level);
   return ContentsLowering(exchange, contents, shape, rank).run();
 }
 

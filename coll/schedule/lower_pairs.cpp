@@ -54,6 +54,16 @@ class Blocks {
   const Level level_;
 };
 
+/// The puts, or the awaits, of all rounds, one after the other.
+std::vector<const PairTransfer*> transfers_of(const PairExchange& exchange,
+                                              std::vector<PairTransfer> PairRound::*direction) {
+  std::vector<const PairTransfer*> transfers;
+  for (const PairRound& round : exchange.rounds) {
+    for (const PairTransfer& transfer : round.*direction) transfers.push_back(&transfer);
+  }
+  return transfers;
+}
+
 /// Where the regions of a participant lie, counted from the start of its part of the slot.
 struct Layout {
   std::vector<std::uint64_t> awaited;  // by await
@@ -64,21 +74,24 @@ struct Layout {
 
 Layout lay_out(const PairExchange& exchange, const Blocks& blocks, int participant) {
   Layout layout;
-  for (const PairRound& round : exchange.rounds) {
-    for (const PairTransfer& await : round.awaits) {
-      layout.awaited.push_back(layout.end);
-      layout.end += blocks.padded(await);
-    }
+  for (const PairTransfer* await : transfers_of(exchange, &PairRound::awaits)) {
+    layout.awaited.push_back(layout.end);
+    layout.end += blocks.padded(*await);
   }
-  for (const PairRound& round : exchange.rounds) {
-    for (const PairTransfer& put : round.puts) {
-      layout.sent.push_back(layout.end);
-      layout.end += blocks.padded(put);
-    }
+  for (const PairTransfer* put : transfers_of(exchange, &PairRound::puts)) {
+    layout.sent.push_back(layout.end);
+    layout.end += blocks.padded(*put);
   }
   layout.own = layout.end;
   layout.end += blocks.padded({participant, {{participant, participant}}});
   return layout;
+}
+
+/// Whether the regions of all participants lie alike: their exchanges do by the rules of PairRound,
+/// so that it is a matter of sizes.
+bool are_alike(const PairShape& shape, Level level) {
+  return shape.matrix.empty() &&
+         (level == Level::Flat || shape.map.smallest_node == shape.map.largest_node);
 }
 
 class PairsLowering {
@@ -93,6 +106,7 @@ class PairsLowering {
         members_(blocks_.ranks(me_)),
         talks_(members_.front() == rank),
         exchange_(exchange(blocks_.count(), me_, shape.ports)),
+        awaits_(transfers_of(exchange_, &PairRound::awaits)),
         part_bytes_(
             level == Level::Smp || shape.without_places ? 0 : largest_part(exchange, shape, level)),
         layout_(lay_out(exchange_, blocks_, me_)),
@@ -102,7 +116,8 @@ class PairsLowering {
                                     Level level) {
     const Blocks blocks(shape, level);
     std::uint64_t largest = 0;
-    for (int participant = 0; participant < blocks.count(); ++participant) {
+    const int unlike = are_alike(shape, level) ? 1 : blocks.count();
+    for (int participant = 0; participant < unlike; ++participant) {
       const auto one = exchange(blocks.count(), participant, shape.ports);
       largest = std::max(largest, lay_out(one, blocks, participant).end);
     }
@@ -136,24 +151,16 @@ class PairsLowering {
   std::uint64_t my_part() const { return part(members_.front()); }
   int talking_rank(int participant) const { return blocks_.ranks(participant).front(); }
 
-  template <class Visit>  // visit(number, round, transfer)
-  static void for_transfers(const PairExchange& exchange,
-                            std::vector<PairTransfer> PairRound::*direction, const Visit& visit) {
-    std::size_t number = 0;
-    for (const PairRound& round : exchange.rounds) {
-      for (const PairTransfer& transfer : round.*direction) visit(number++, transfer);
-    }
-  }
-
   /// My bytes go into the regions that they leave with.
   void give() {
-    for_transfers(exchange_, &PairRound::puts, [&](std::size_t number, const PairTransfer& put) {
-      std::uint64_t place = my_part() + layout_.sent[number] + kHeaderBytes;
-      for (const PairBlock& block : put.blocks) {
+    std::size_t number = 0;
+    for (const PairTransfer* put : transfers_of(exchange_, &PairRound::puts)) {
+      std::uint64_t place = my_part() + layout_.sent[number++] + kHeaderBytes;
+      for (const PairBlock& block : put->blocks) {
         if (block.from == me_) give_block(block, place);
         place += blocks_.bytes(block);
       }
-    });
+    }
     if (alone()) return;
     give_block({me_, me_}, my_part() + layout_.own + kHeaderBytes);
     steps_.publish(1);
@@ -208,7 +215,7 @@ class PairsLowering {
       const PairRound& round = exchange_.rounds[r];
       steps_.enter_round(static_cast<int>(r));
       for (std::size_t port = 0; port < round.puts.size(); ++port) {
-        put(port, static_cast<int>(r), round.puts[port], layout_.sent[sent++]);
+        put(port, sent++, round.puts[port]);
       }
       // While these puts fly, what is already here goes to its place.
       if (!kept) {
@@ -229,8 +236,9 @@ class PairsLowering {
   }
 
   /// Blocks of others are packed behind my own into one region.
-  void put(std::size_t port, int round, const PairTransfer& transfer, std::uint64_t offset) {
-    std::uint64_t place = my_part() + offset + kHeaderBytes;
+  void put(std::size_t port, std::size_t number, const PairTransfer& transfer) {
+    const std::uint64_t region = my_part() + layout_.sent[number];
+    std::uint64_t place = region + kHeaderBytes;
     for (const PairBlock& block : transfer.blocks) {
       const std::uint64_t bytes = blocks_.bytes(block);
       if (block.from != me_) {
@@ -238,29 +246,26 @@ class PairsLowering {
       }
       place += bytes;
     }
-    steps_.stamp(my_part() + offset);
+    steps_.stamp(region);
     const int peer = talking_rank(transfer.peer);
-    steps_.put(port, peer, Memory::Slot, my_part() + offset, Memory::Slot,
-               part(peer) + place_at(transfer.peer, round, port), blocks_.region_bytes(transfer));
+    steps_.put(port, peer, Memory::Slot, region, Memory::Slot,
+               part(peer) + place_at(transfer.peer, number), blocks_.region_bytes(transfer));
   }
 
-  /// Where the peer awaits what I put to it in this round.
-  std::uint64_t place_at(int peer, int round, std::size_t port) {
+  /// Where the peer awaits my put `number`: it is its await `number`.
+  std::uint64_t place_at(int peer, std::size_t number) const {
     if (shape_.without_places) return 0;
+    if (are_alike(shape_, level_)) return layout_.awaited[number];
     const PairExchange theirs = make_exchange_(blocks_.count(), peer, shape_.ports);
-    const Layout layout = lay_out(theirs, blocks_, peer);
-    const auto& mine = exchange_.rounds[static_cast<std::size_t>(round)].puts;
-    const auto is_theirs = [peer](const PairTransfer& put) { return put.peer == peer; };
-    auto before =
-        std::count_if(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(port), is_theirs);
-    std::size_t number = 0;
-    for (int r = 0; r <= round; ++r) {
-      for (const PairTransfer& await : theirs.rounds[static_cast<std::size_t>(r)].awaits) {
-        if (r == round && await.peer == me_ && before-- == 0) return layout.awaited[number];
-        ++number;
-      }
+    const auto awaits = transfers_of(theirs, &PairRound::awaits);
+    if (number >= awaits.size() || awaits[number]->peer != me_) {
+      throw std::invalid_argument("an exchange puts to a participant that does not await it");
     }
-    throw std::invalid_argument("an exchange puts to a participant that does not await it");
+    std::uint64_t place = 0;
+    for (std::size_t before = 0; before < number; ++before) {
+      place += blocks_.padded(*awaits[before]);
+    }
+    return place;
   }
 
   void await(std::size_t port, const PairTransfer& transfer, std::uint64_t offset) {
@@ -277,11 +282,7 @@ class PairsLowering {
 
   /// What the first `arrived` transfers brought for my participant, unless it was taken before.
   void take_arrived(std::size_t arrived) {
-    for_transfers(exchange_, &PairRound::awaits,
-                  [&](std::size_t number, const PairTransfer& transfer) {
-                    if (number >= taken_ && number < arrived) take_transfer(number, transfer);
-                  });
-    taken_ = std::max(taken_, arrived);
+    for (; taken_ < arrived; ++taken_) take_transfer(taken_, *awaits_[taken_]);
   }
 
   void take_transfer(std::size_t number, const PairTransfer& transfer) {
@@ -309,6 +310,7 @@ class PairsLowering {
   const std::vector<int> members_;  // the ranks of my participant
   const bool talks_;
   const PairExchange exchange_;
+  const std::vector<const PairTransfer*> awaits_;
   const std::uint64_t part_bytes_;
   const Layout layout_;
   bool awaited_members_ = false;
@@ -332,17 +334,14 @@ void check(const PairShape& shape, int rank) {
 
 Schedule lower_pairs(PairExchangeFunction exchange, const PairShape& shape, Level level, int rank) {
   check(shape, rank);
+  check_level(level);
   return PairsLowering(exchange, shape, level, rank).run();
 }
 
 std::uint64_t pairs_slot_bytes(PairExchangeFunction exchange, const PairShape& shape, Level level) {
   const std::uint64_t part = PairsLowering::largest_part(exchange, shape, level);
   if (level == Level::Smp) return part;
-  int largest = 0;
-  for (const auto& ranks : shape.map.ranks_of) {
-    largest = std::max(largest, static_cast<int>(ranks.size()));
-  }
-  return part * static_cast<std::uint64_t>(largest);
+  return part * static_cast<std::uint64_t>(shape.map.largest_node);
 }
 
 }  // namespace allrail::schedule

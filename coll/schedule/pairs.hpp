@@ -27,7 +27,9 @@ struct PairTransfer {
 };
 
 /// One step of the k-port model, with the rules of Round: a put sends only blocks that the
-/// participant brought or awaited in an earlier round, and nothing twice.
+/// participant brought or awaited in an earlier round, and nothing twice. All participants have as
+/// many puts, and as many awaits, in a round, each of as many blocks, and put i of one is await i
+/// of its peer: so a sender knows where its peer awaits what it puts.
 struct PairRound {
   std::vector<PairTransfer> puts;
   std::vector<PairTransfer> awaits;
@@ -49,8 +51,9 @@ struct PairShape {
   std::vector<std::uint64_t> matrix{};  // by from * ranks + to
   std::vector<std::uint64_t> send_offsets;
   std::vector<std::uint64_t> receive_offsets;
-  // Leaves out where puts land and how long parts of the slot are, which costs O(n) for every put:
-  // for the cost model, which does not look at them.
+  // Leaves out where puts land and how long parts of the slot are, for the cost model, which does
+  // not look at them: where sizes differ that costs the exchange of the peer for every put, and
+  // those of all participants.
   bool without_places = false;
 
   std::uint64_t bytes(int from, int to) const {
@@ -62,7 +65,8 @@ struct PairShape {
 
 /// Blocks are copied straight to where they leave from, travel (several of them in one region where
 /// the algorithm sends them on together) and are copied out while later rounds are in flight. With
-/// Level::Smp the blocks of all pairs of ranks of two nodes are one block. O(n * blocks sent).
+/// Level::Smp the blocks of all pairs of ranks of two nodes are one block. O(blocks sent) where all
+/// blocks, and all nodes, are of one size; else O(blocks) of every peer, and of every participant.
 /// Throws std::invalid_argument for a shape that does not fit together.
 Schedule lower_pairs(PairExchangeFunction exchange, const PairShape& shape, Level level, int rank);
 
