@@ -20,6 +20,7 @@
 #include "lib/switch_report.hpp"
 #include "lib/tuning_file.hpp"
 #include "lib/world.hpp"
+#include "shm/huge_pages.hpp"
 #include "transport/pair_probe.hpp"
 
 namespace allrail::diagnostics {
@@ -84,23 +85,22 @@ std::vector<std::string> collectives() {
 
 std::vector<AlgorithmInfo> algorithms_of(const std::string& collective) {
   std::vector<AlgorithmInfo> all;
-  const auto add = [&all](const auto& table, auto flat) {
+  const auto add = [&all](const auto& table) {
     for (const auto& algorithm : table) {
       all.push_back({std::string(algorithm.name), std::string(algorithm.description),
-                     algorithm.level != flat});
+                     algorithm.level != schedule::Level::Flat});
     }
   };
-  using schedule::Level;
   if (collective == "allgather") {
-    add(coll::allgather::algorithms(), coll::allgather::Level::Flat);
+    add(coll::allgather::algorithms());
   } else if (collective == "gather") {
-    add(coll::gather::algorithms(), Level::Flat);
+    add(coll::gather::algorithms());
   } else if (collective == "scatter") {
-    add(coll::scatter::algorithms(), Level::Flat);
+    add(coll::scatter::algorithms());
   } else if (collective == "broadcast") {
-    add(coll::broadcast::algorithms(), Level::Flat);
+    add(coll::broadcast::algorithms());
   } else if (collective == "alltoall") {
-    add(coll::alltoall::algorithms(), Level::Flat);
+    add(coll::alltoall::algorithms());
   }
   return all;
 }
@@ -120,6 +120,26 @@ Choice choose(const Communicator& communicator, const std::string& collective,
 
 std::vector<RailInfo> rails_of_this_host(const Options& options) { return survey_rails(options); }
 
+HugePageInfo try_huge_pages(const Options& options) {
+  HugePageInfo info;
+  try {
+    const auto wish = shm::huge_pages_of(options.huge_pages);
+    const auto trial = shm::try_huge_pages(wish);
+    const auto plan = shm::plan_huge_pages(wish, trial.policy, trial.bytes);
+    info.page_bytes = trial.policy.page_bytes;
+    info.mount = trial.policy.mount;
+    info.kernel = trial.policy.kernel;
+    info.asks = !plan.advise    ? "asks for none"
+                : plan.collapse ? "asks, and has small pages joined"
+                                : "asks";
+    info.trial_bytes = trial.bytes;
+    info.trial_huge_bytes = trial.huge_bytes;
+  } catch (const Error& error) {
+    info.refusal = error.what();
+  }
+  return info;
+}
+
 JobInfo describe_job(const Communicator& communicator) {
   const World& world = communicator.internals();
   JobInfo job;
@@ -138,6 +158,10 @@ JobInfo describe_job(const Communicator& communicator) {
   job.large_slots = layout.large_slots;
   job.large_slot_bytes = layout.large_slot_bytes;
   return job;
+}
+
+std::uint64_t segment_huge_bytes(const Communicator& communicator) {
+  return shm::huge_bytes_of(communicator.internals().segment_memory());
 }
 
 std::vector<int> imagine_nodes(int ranks, const std::string& spec) {

@@ -47,6 +47,18 @@ struct RailInfo {
 /// Local: reads the interfaces of this host and the setting ALLRAIL_RAILS.
 ALLRAIL_API std::vector<RailInfo> rails_of_this_host(const Options& options);
 
+/// Huge pages for the memory of a node, as this host has them in /dev/shm.
+struct HugePageInfo {
+  std::uint64_t page_bytes = 0;  // 0: the kernel has none
+  std::string mount;             // the mount option huge= of /dev/shm
+  std::string kernel;            // the kernel's shmem_enabled
+  std::string asks;              // half a sentence: what a segment does about it
+  std::uint64_t trial_bytes = 0, trial_huge_bytes = 0;  // of some memory that was made to see
+  std::string refusal;                                  // why there was no trial, else empty
+};
+/// Local: makes two huge pages of memory as a segment does, and gives them back.
+ALLRAIL_API HugePageInfo try_huge_pages(const Options& options);
+
 /// Rails, nodes and memory of a running job.
 struct JobInfo {
   int ranks = 1, nodes = 1, rails = 0;
@@ -56,6 +68,8 @@ struct JobInfo {
   int small_slots = 0, large_slots = 0;
 };
 ALLRAIL_API JobInfo describe_job(const Communicator& communicator);
+/// How much of the node's memory, of what this rank has touched, lies in huge pages. Local.
+ALLRAIL_API std::uint64_t segment_huge_bytes(const Communicator& communicator);
 
 /// The leaf switches of a running job, by number, and what hangs on them. Empty: not known.
 struct LeafInfo {

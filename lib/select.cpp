@@ -74,8 +74,7 @@ coll::Selection select_for(const coll::Roster& roster, int rails, const Options&
   }
   // What a node shares is exchanged by nodes: every algorithm has a form for that.
   const auto* const named = coll::allgather::find_algorithm(selection.algorithm);
-  if (coll::is_node_shared(memory) && named != nullptr &&
-      named->level != coll::allgather::Level::Smp) {
+  if (coll::is_node_shared(memory) && named != nullptr && named->level != schedule::Level::Smp) {
     selection.algorithm = coll::allgather::same_over_nodes(*named)->name;
     selection.reason += fmt::format("; {} over nodes, since a node shares the result", named->name);
   }

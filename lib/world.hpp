@@ -52,6 +52,7 @@ class World final : public coll::TeamEvents {
   /// What the fabric needs to connect to this rank.
   transport::PeerRails rails_of(int peer) override;
   const shm::SegmentLayout& segment_layout() const { return segment_.layout(); }
+  std::span<const std::byte> segment_memory() const { return segment_.bytes(); }
   transport::Fabric* fabric() { return fabric_.get(); }
   EntryGate& gate() { return job_->gate; }
   const coll::SlotGeometry& geometry() const { return geometry_; }
@@ -111,7 +112,7 @@ class World final : public coll::TeamEvents {
   void fill_in(Card& mine);
   std::vector<Card> take_cards(const std::vector<std::vector<std::byte>>& blobs, const Card& mine);
   void find_place();
-  void adopt_nodes(const std::vector<Card>& cards, schedule::NodeMap map,
+  void adopt_nodes(const std::vector<Card>& cards, const schedule::NodeMap& map,
                    std::uint64_t node_memory_bytes);
   void find_switch_or_tell(Card& mine);
   /// Of this rank's node, as the job has found it.

@@ -59,7 +59,8 @@ void World::create_segment(const std::vector<Card>& cards) {
     segment_ = std::move(shm::NodeSegment::in_memory(layout).front());
   } else {
     const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
-    segment_ = shm::NodeSegment::create(name, layout, lane_memory(cards));
+    segment_ = shm::NodeSegment::create(name, layout, lane_memory(cards),
+                                        shm::huge_pages_of(options_.huge_pages));
   }
   RailDirectory::write(cards, segment_.directory());
 }
@@ -69,7 +70,8 @@ void World::attach_segment(const std::vector<Card>& cards) {
   const std::span<const int> ranks = roster_.local_ranks();
   const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
   try {
-    segment_ = shm::NodeSegment::attach(name, layouts_[ranks.size()]);
+    segment_ = shm::NodeSegment::attach(name, layouts_[ranks.size()],
+                                        shm::huge_pages_of(options_.huge_pages));
   } catch (const Error& error) {
     throw Error(error.code(),
                 fmt::format("{}; rank {} makes it, see its output first", error.what(), ranks[0]));

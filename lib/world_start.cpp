@@ -44,28 +44,15 @@ std::uint64_t World::hash_text(const std::string& text) {
 }
 
 World::World(const Options& options)
-    : options_(options),
+    : options_(base::check_settings(options)),
       job_(std::make_shared<Job>(launcher::Bootstrap::start(options.bootstrap_timeout))) {
   launcher::Bootstrap& bootstrap = job_->bootstrap;
   team_.rank = bootstrap.rank();
   ranks_ = bootstrap.size();
   job_hash_ = hash_text(bootstrap.job_name());
   set_up_log(options_.log, ranks_ > 1 ? team_.rank : -1);
-  const auto pairs = base::parse_pairs(options_.rail_pairs);
-  if (!pairs) {
-    base::fail(Code::BadConfiguration,
-               "ALLRAIL_RAIL_PAIRS is '{}', which is not allowed; use pairs such as "
-               "eth0=eth1,eth1=eth0, each once",
-               options_.rail_pairs);
-  }
-  wanted_pairs_ = *pairs;
-  const auto policy = topology::parse_leader_policy(options_.leader_policy);
-  if (!policy) {
-    base::fail(Code::BadConfiguration,
-               "ALLRAIL_LEADER_POLICY is '{}', which is not allowed; use near, socket or packed",
-               options_.leader_policy);
-  }
-  leader_policy_ = *policy;
+  wanted_pairs_ = base::parse_pairs(options_.rail_pairs).value();
+  leader_policy_ = topology::parse_leader_policy(options_.leader_policy).value();
   Card mine;
   prepare_or_tell(mine, ranks_ > 1);
   find_place();
@@ -206,7 +193,7 @@ std::vector<Card> World::take_cards(const std::vector<std::vector<std::byte>>& b
   return cards;
 }
 
-void World::adopt_nodes(const std::vector<Card>& cards, schedule::NodeMap map,
+void World::adopt_nodes(const std::vector<Card>& cards, const schedule::NodeMap& map,
                         std::uint64_t node_memory_bytes) {
   roster_ = coll::Roster(map, team_.rank);
   team_.node = roster_.node();

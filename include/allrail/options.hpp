@@ -58,6 +58,9 @@ struct ALLRAIL_API Options {
   /// ALLRAIL_NODE_MEMORY (equal): shared memory of a node, at least 1M. Lowered by itself where
   /// /dev/shm is small.
   std::size_t node_memory_bytes = 64ULL * 1024 * 1024;
+  /// ALLRAIL_HUGE_PAGES: huge pages for that memory: `auto` (where the mount of /dev/shm gives
+  /// them), `on` (also where the kernel joins small ones on demand), `off`.
+  std::string huge_pages = "auto";
   /// ALLRAIL_LOCAL_PUTS (equal): `copy` or `rail`: how flat algorithms reach ranks of their node.
   std::string local_puts = "copy";
   /// ALLRAIL_SINGLE_COPY (equal): reading large blocks out of the memory of ranks of a node, where

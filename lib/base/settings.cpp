@@ -160,6 +160,11 @@ std::vector<Entry> resource_entries() {
          return store_bytes(t, kMebi, kMebi * kMebi, false, o.node_memory_bytes);
        },
        [](const Options& o) { return base::format_bytes(o.node_memory_bytes); }},
+      {"ALLRAIL_HUGE_PAGES", "huge pages for the shared memory of a node", "auto, on or off", false,
+       [](Options& o, const std::string& t) {
+         return o.huge_pages = t, t == "auto" || t == "on" || t == "off";
+       },
+       [](const Options& o) { return o.huge_pages; }},
       {"ALLRAIL_TIMEOUT", "bound of every call", "0 (none), 30, 1.5s, 500ms", false,
        [](Options& o, const std::string& t) { return store_duration(t, o.timeout); },
        [](const Options& o) { return show_duration(o.timeout); }},
@@ -227,6 +232,18 @@ std::vector<Setting> describe_settings(const Options& options) {
                         entry.meaning});
   }
   return settings;
+}
+
+const Options& base::check_settings(const Options& options) {
+  for (const Entry& entry : entries()) {
+    Options read_back;
+    const std::string value = entry.show(options);
+    if (entry.parse(read_back, value)) continue;
+    fail(Code::BadConfiguration,
+         "the option behind {} is '{}', which is not allowed; the program sets it, use {}",
+         entry.name, value, entry.allowed);
+  }
+  return options;
 }
 
 std::vector<std::pair<std::string, std::string>> base::settings_that_must_agree(
