@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "lib/base/clock.hpp"
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
+#include "perf/arrivals.hpp"
 #include "perf/computation.hpp"
 #include "perf/workload.hpp"
 
@@ -54,8 +56,7 @@ class CollectiveRow {
     row.checked = options_.check;
     row.iterations = warm_up();
     if (options_.check) row.wrong_bytes += check();
-    std::vector<double> samples =
-        options_.mode == Mode::Isolated ? isolated(row.iterations) : streaming(row.iterations);
+    std::vector<double> samples = measure(row);
     row.time_us = join_statistics(communicator_, samples);
     if (options_.overlap) row.overlap = overlapped(row.iterations, row.time_us.p50);
     if (options_.check) row.wrong_bytes += check();
@@ -129,12 +130,46 @@ class CollectiveRow {
     }
     if (options_.iterations > 0) return options_.iterations;
     if (calls == 0) return 20;
-    const double per_call = seconds / calls;
+    // A timed call lasts as long as the last rank makes it.
+    const double per_call =
+        seconds / calls + static_cast<double>(options_.skew_ns.value_or(0)) * 1e-9;
     return std::clamp(static_cast<int>(kSecondsPerRow / per_call), 20, 10'000);
   }
 
-  std::vector<double> isolated(int iterations) {
-    return timed(iterations, [this] { call(); });
+  std::vector<double> measure(Row& row) {
+    if (options_.skew_ns) return skewed(row);
+    if (options_.mode == Mode::Streaming) return streaming(row.iterations);
+    return timed(row.iterations, [this] { call(); });
+  }
+
+  /// Microseconds of each call from the arrival of this rank on. What the arrivals of all ranks
+  /// make of them is the row's.
+  std::vector<double> skewed(Row& row) {
+    const auto us_between = [](std::int64_t begin_ns, std::int64_t end_ns) {
+      return static_cast<double>(end_ns - begin_ns) * 1e-3;
+    };
+    std::vector<double> samples;
+    ArrivalTimes times;
+    for (auto* const each : {&samples, &times.arrivals_us, &times.ends_us}) {
+      each->reserve(static_cast<std::size_t>(row.iterations));
+    }
+    for (int i = 0; i < row.iterations; ++i) {
+      const std::int64_t delay_ns =
+          arrival_delay_ns(options_.skew_seed, communicator_.rank(), i, *options_.skew_ns);
+      communicator_.barrier();
+      const std::int64_t begin = base::now_ns();
+      computation_.run_until(begin + delay_ns);
+      const std::int64_t arrival = base::now_ns();
+      call();
+      const std::int64_t end = base::now_ns();
+      samples.push_back(us_between(arrival, end));
+      times.arrivals_us.push_back(us_between(begin, arrival));
+      times.ends_us.push_back(us_between(begin, end));
+    }
+    row.skew = join_arrivals(communicator_, std::move(times));
+    row.skew->most_us = us_between(0, *options_.skew_ns);
+    row.skew->seed = options_.skew_seed;
+    return samples;
   }
 
   /// Microseconds of each time, a barrier before it.
@@ -206,7 +241,13 @@ std::vector<Row> bench_collective(Communicator& communicator, const BenchOptions
   const bool shows_progress = speaks && ::isatty(STDERR_FILENO) == 1;
   const std::int64_t begin = base::now_ns();
   std::vector<Row> rows;
-  if (speaks) (options.overlap ? print_overlap_header : print_header)(context, options);
+  const auto print_top = options.overlap   ? print_overlap_header
+                         : options.skew_ns ? print_skew_header
+                                           : print_header;
+  const auto print = options.overlap   ? print_overlap_row
+                     : options.skew_ns ? print_skew_row
+                                       : print_row;
+  if (speaks) print_top(context, options);
   const std::size_t all = options.algorithms.size() * options.sizes.size();
   for (const std::string& algorithm : options.algorithms) {
     for (const std::uint64_t bytes : options.sizes) {
@@ -215,7 +256,7 @@ std::vector<Row> bench_collective(Communicator& communicator, const BenchOptions
                    algorithm, base::format_bytes(bytes));
       }
       rows.push_back(CollectiveRow(communicator, options, bytes, algorithm).run(context));
-      if (speaks) (options.overlap ? print_overlap_row : print_row)(rows.back());
+      if (speaks) print(rows.back());
     }
   }
   return rows;

@@ -1,6 +1,5 @@
 #include "perf/bench_fit.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -14,13 +13,13 @@
 #include "lib/base/error.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/bench_put.hpp"
+#include "perf/fit_model.hpp"
 #include "perf/model_file.hpp"
 
 namespace allrail::perf {
 namespace {
 
 constexpr std::uint64_t kSmallBytes = 64;  // a header, what the least put has
-constexpr std::uint64_t kLargeBytes = 1ULL << 20;
 constexpr int kInFlight = 16;
 constexpr int kRepeats = 31;  // medians of so many
 constexpr int kSmallPuts = 512;
@@ -30,16 +29,11 @@ double us_since(std::int64_t begin_ns) {
   return static_cast<double>(base::now_ns() - begin_ns) * 1e-3;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 template <class Measure>
-double median_of(const Measure& measure) {
+std::vector<double> samples_of(const Measure& measure) {
   std::vector<double> values;
   for (int i = 0; i < kRepeats; ++i) values.push_back(measure());
-  return median(values);
+  return values;
 }
 
 /// Both ranks call all functions in the same order; what they return counts on the first one.
@@ -47,8 +41,8 @@ class PutFit {
  public:
   PutFit(diagnostics::PutPair& pair, bool first) : pair_(pair), first_(first) {}
 
-  double half_round_trip_us(int rail) {
-    return median_of([&] {
+  std::vector<double> half_round_trip_us(int rail) {
+    return samples_of([&] {
       const std::int64_t begin = base::now_ns();
       for (int i = 0; i < kInFlight; ++i) {
         if (first_) pair_.put(kSmallBytes, rail);
@@ -61,8 +55,8 @@ class PutFit {
   }
 
   /// The core's part of a put.
-  double post_us(int rail) {
-    return median_of([&] {
+  std::vector<double> post_us(int rail) {
+    return samples_of([&] {
       const std::int64_t begin = base::now_ns();
       for (int i = 0; first_ && i < kInFlight; ++i) pair_.put(kSmallBytes, rail);
       const double each = us_since(begin) / kInFlight;
@@ -73,8 +67,8 @@ class PutFit {
   }
 
   /// The core's part of puts that are there already when they are awaited.
-  double arrival_us(int rail) {
-    return median_of([&] {
+  std::vector<double> arrival_us(int rail) {
+    return samples_of([&] {
       for (int i = 0; !first_ && i < kInFlight; ++i) pair_.put(kSmallBytes, rail);
       const std::int64_t until = base::now_ns() + 2'000'000;
       while (first_ && base::now_ns() < until) {
@@ -88,8 +82,8 @@ class PutFit {
   }
 
   /// Per put, of many that follow each other.
-  double interval_us(std::uint64_t bytes, int puts, int rail) {
-    return median_of([&] {
+  std::vector<double> interval_us(std::uint64_t bytes, int puts, int rail) {
+    return samples_of([&] {
       const std::int64_t begin = base::now_ns();
       for (int i = 0; i < puts; ++i) {
         if (first_) {
@@ -120,11 +114,11 @@ class PutFit {
 double copy_MBps() {
   const std::vector<char> from(64ULL << 20, 'a');
   std::vector<char> to(from.size(), 'b');
-  const double us = median_of([&] {
+  const double us = median(samples_of([&] {
     const std::int64_t begin = base::now_ns();
     std::memcpy(to.data(), from.data(), from.size());
     return us_since(begin);
-  });
+  }));
   return to.back() == 'a' ? static_cast<double>(from.size()) / us : 0;
 }
 
@@ -146,42 +140,29 @@ double flag_us() {
     }
   });
   int done = 0;
-  return median_of([&] {
+  return median(samples_of([&] {
     const std::int64_t begin = base::now_ns();
     for (int i = 0; i < kRounds; ++i) {
       there.store(++done, std::memory_order_release);
       await(back, done);
     }
     return us_since(begin) / (2.0 * kRounds);
-  });
+  }));
 }
 
-diagnostics::CostModel fit(diagnostics::PutPair& pair, bool first) {
+PutSamples measure_puts(diagnostics::PutPair& pair, bool first) {
   PutFit puts(pair, first);
-  diagnostics::CostModel model;
+  PutSamples samples;
   const int rail = pair.rails().front();
   puts.half_round_trip_us(rail);  // links are warm now
-  const double there_us = puts.half_round_trip_us(rail);
-  model.post_us = puts.post_us(rail);
-  model.arrival_us = puts.arrival_us(rail);
-  // Many at once can cost a core more each than one alone does: together no more than a round trip.
-  const double both_us = model.post_us + model.arrival_us;
-  if (both_us > there_us) {
-    model.post_us *= there_us / both_us;
-    model.arrival_us *= there_us / both_us;
-  }
-  const double interval_us = puts.interval_us(kSmallBytes, kSmallPuts, rail);
-  // Puts that follow each other take as long as the slowest of core, rail and core.
-  const double cores_us = std::max(model.post_us, model.arrival_us);
-  model.message_us = interval_us > cores_us ? interval_us : 0;
-  model.latency_us = std::max(0.0, there_us - model.post_us - model.message_us - model.arrival_us);
-  model.hop_us = 0;  // a part of the latency
-  model.rail_MBps.clear();
+  samples.half_round_trip_us = puts.half_round_trip_us(rail);
+  samples.post_us = puts.post_us(rail);
+  samples.arrival_us = puts.arrival_us(rail);
+  samples.small_interval_us = puts.interval_us(kSmallBytes, kSmallPuts, rail);
   for (const int one : pair.rails()) {
-    const double large_us = puts.interval_us(kLargeBytes, kLargePuts, one) - model.message_us;
-    model.rail_MBps.push_back(static_cast<double>(kLargeBytes) / std::max(large_us, 1e-3));
+    samples.large_interval_us.push_back(puts.interval_us(kFitLargeBytes, kLargePuts, one));
   }
-  return model;
+  return samples;
 }
 
 }  // namespace
@@ -198,8 +179,8 @@ void bench_fit(Communicator& communicator, const BenchOptions& options,
   if (first || communicator.rank() == other) {
     diagnostics::CostModel model;
     {
-      diagnostics::PutPair pair(communicator, first ? other : 0, kLargeBytes);
-      model = fit(pair, first);
+      diagnostics::PutPair pair(communicator, first ? other : 0, kFitLargeBytes);
+      model = model_of(measure_puts(pair, first));
     }
     if (first) {
       model.copy_MBps = copy_MBps();

@@ -1,5 +1,7 @@
 #include "perf/bench_options.hpp"
 
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +12,8 @@
 
 namespace allrail::perf {
 namespace {
+
+constexpr double kLongestSkewNs = 10e9;
 
 std::uint64_t size_of(const std::string& text) {
   const auto bytes = base::parse_bytes(text);
@@ -57,6 +61,10 @@ void check_what(const BenchOptions& options) {
         "tune measures calls by every algorithm: it takes neither "
         "--algorithm nor --overlap");
   }
+  if (options.skew_ns && (tunes || options.what == "put" || options.what == "fit")) {
+    throw CLI::ValidationError("--skew",
+                               "it is for calls of one collective, not for " + options.what);
+  }
 }
 
 /// What is measured besides single calls.
@@ -69,6 +77,24 @@ void add_overlap(CLI::App& app, BenchOptions& options, CLI::Option* mode) {
                  "how often that computation calls test()")
       ->check(CLI::Range(1, 1'000'000))
       ->needs(overlap)
+      ->capture_default_str();
+}
+
+/// Calls that ranks come to at different times.
+void add_skew(CLI::App& app, BenchOptions& options, CLI::Option* mode) {
+  auto* const skew = app.add_option_function<std::string>(
+      "--skew",
+      [&options](const std::string& text) {
+        options.skew_ns = parse_skew_ns(text);
+        if (options.skew_ns) return;
+        throw CLI::ValidationError("--skew", "'" + text +
+                                                 "' is no time from 0us to 10s; use a number with "
+                                                 "us, ms or s behind it, such as 200us");
+      },
+      "every rank computes up to so long before each call, for a random time (isolated)");
+  skew->type_name("TIME")->excludes(mode)->excludes(app.get_option("--overlap"));
+  app.add_option("--seed", options.skew_seed, "of those random times")
+      ->needs(skew)
       ->capture_default_str();
 }
 
@@ -93,6 +119,23 @@ std::vector<std::uint64_t> parse_sizes(const std::string& text, std::uint64_t fa
   for (; size < last; size *= factor) sizes.push_back(size);
   sizes.push_back(last);
   return sizes;
+}
+
+std::optional<std::int64_t> parse_skew_ns(std::string_view text) {
+  double unit_ns = 1e9;
+  if (text.ends_with("us")) {
+    unit_ns = 1e3;
+  } else if (text.ends_with("ms")) {
+    unit_ns = 1e6;
+  } else if (!text.ends_with("s")) {
+    return {};
+  }
+  text.remove_suffix(unit_ns == 1e9 ? 1 : 2);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return {};
+  if (!(value >= 0) || value * unit_ns > kLongestSkewNs) return {};
+  return std::llround(value * unit_ns);
 }
 
 int parse_command_line(int argc, char** argv, BenchOptions& options) {
@@ -136,6 +179,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
           ->check(CLI::IsMember({"isolated", "streaming"}))
           ->capture_default_str();
   add_overlap(app, options, mode_option);
+  add_skew(app, options, mode_option);
   app.add_flag("--no-check", no_check, "do not verify what was received");
   app.add_option("--json", options.json_file, "write the results to this file too");
   app.add_option("--rail-rates", options.rail_rates_mbit,

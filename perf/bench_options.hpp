@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace allrail::perf {
@@ -22,8 +24,10 @@ struct BenchOptions {
   enum class Memory { Ordinary, Buffer, Node };
   Memory memory = Memory::Ordinary;
   Mode mode = Mode::Isolated;
-  bool overlap = false;    // plans, with computation between start and wait
-  int overlap_tests = 16;  // calls of test() in that computation
+  bool overlap = false;                 // plans, with computation between start and wait
+  int overlap_tests = 16;               // calls of test() in that computation
+  std::optional<std::int64_t> skew_ns;  // ranks come to calls up to so much later than others
+  std::uint64_t skew_seed = 1;
   bool check = true;
   bool list = false;
   std::string json_file;
@@ -41,5 +45,9 @@ int parse_command_line(int argc, char** argv, BenchOptions& options);
 
 /// `8:1M` with a factor, or a list such as `8,64K,1M`. Throws Error{InvalidArgument}.
 std::vector<std::uint64_t> parse_sizes(const std::string& text, std::uint64_t factor);
+
+/// A time with its unit, `20us`, `1.5ms` or `2s`, in nanoseconds: at most 10 s. A bare number is no
+/// time, since it would be seconds in a setting and microseconds in every table.
+std::optional<std::int64_t> parse_skew_ns(std::string_view text);
 
 }  // namespace allrail::perf

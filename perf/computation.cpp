@@ -36,4 +36,8 @@ void Computation::run_part(int parts) {
   run_steps(std::max<std::uint64_t>(1, steps_ / static_cast<std::uint64_t>(parts)));
 }
 
+void Computation::run_until(std::int64_t end_ns) {
+  while (base::now_ns() < end_ns) run_steps(1);
+}
+
 }  // namespace allrail::perf

@@ -12,6 +12,9 @@ class Computation {
   void calibrate(double us);
   /// One of `parts` equal parts of it. Uses no memory but its own few cache lines.
   void run_part(int parts);
+  /// Computes until base::now_ns() is `end_ns`, whatever was calibrated. Yields to nobody, as a
+  /// user who computes does not.
+  void run_until(std::int64_t end_ns);
 
  private:
   void run_steps(std::uint64_t steps);

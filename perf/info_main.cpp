@@ -62,9 +62,29 @@ void print_job(const Communicator& communicator) {
     fmt::print("  rank {:<4} node {:<4} rails{}\n", rank,
                job.node_of[static_cast<std::size_t>(rank)], rails.empty() ? " none" : rails);
   }
-  fmt::print("Node memory: {} bytes: {} slots of {} for small calls, {} of {} for large ones\n\n",
+  fmt::print("Node memory: {} bytes: {} slots of {} for small calls, {} of {} for large ones\n",
              job.segment_bytes, job.small_slots, base::format_bytes(job.small_slot_bytes),
              job.large_slots, base::format_bytes(job.large_slot_bytes));
+  fmt::print("  {} of what rank 0 has touched of it is in huge pages\n\n",
+             base::format_bytes(diagnostics::segment_huge_bytes(communicator)));
+}
+
+void print_huge_pages(const Options& options) {
+  const auto info = diagnostics::try_huge_pages(options);
+  fmt::print("Huge pages for node memory\n");
+  if (!info.refusal.empty()) {
+    fmt::print("  not tried: {}\n\n", info.refusal);
+  } else if (info.page_bytes == 0) {
+    fmt::print("  this kernel has none\n\n");
+  } else {
+    fmt::print(
+        "  {} each; /dev/shm is mounted with huge={}, shmem_enabled is {}; with "
+        "ALLRAIL_HUGE_PAGES={} a segment {}\n",
+        base::format_bytes(info.page_bytes), info.mount, info.kernel, options.huge_pages,
+        info.asks);
+    fmt::print("  a trial got {} of {} in huge pages\n\n",
+               base::format_bytes(info.trial_huge_bytes), base::format_bytes(info.trial_bytes));
+  }
 }
 
 void print_settings(const Options& options) {
@@ -214,6 +234,7 @@ int run(InfoOptions info, bool explains) {
   fmt::print("Allrail {}\n\n", ALLRAIL_VERSION);
   print_rails(options);
   print_job(communicator);
+  print_huge_pages(options);
   print_switches(communicator);
   print_settings(options);
   print_tuning(options);

@@ -33,6 +33,16 @@ nlohmann::json to_json(const std::optional<Overlap>& overlap) {
           {"percent", overlap->percent}};
 }
 
+nlohmann::json to_json(const std::optional<Skew>& skew) {
+  if (!skew) return nullptr;
+  const TimeStatistics& t = skew->from_last_us;
+  return {{"most_us", skew->most_us},
+          {"seed", skew->seed},
+          {"last_arrival_us", skew->last_arrival_us},
+          {"from_last_us",
+           {{"min", t.min}, {"avg", t.avg}, {"p50", t.p50}, {"p99", t.p99}, {"max", t.max}}}};
+}
+
 std::string wrong_text(const Row& row) {
   return row.checked ? fmt::format("{}", row.wrong_bytes) : std::string("-");
 }
@@ -64,6 +74,7 @@ nlohmann::json to_json(const Row& row, const Context& context) {
           {"busbw_GBps", row.busbw_GBps},
           {"rail_limit_percent", limit},
           {"overlap", to_json(row.overlap)},
+          {"skew", to_json(row.skew)},
           {"wrong_bytes", wrong}};
 }
 
@@ -115,6 +126,32 @@ void print_overlap_row(const Row& row) {
              base::format_bytes(row.bytes_per_rank), base::format_bytes(row.bytes_total),
              row.algorithm, row.ports, row.leaders, row.time_us.p50, overlap.compute_us,
              overlap.both_us, fmt::format("{:.0f}%", overlap.percent), wrong_text(row));
+  std::fflush(stdout);
+}
+
+void print_skew_header(const Context& context, const BenchOptions& options) {
+  fmt::print(
+      "# allrail-bench {} --skew: {} ranks on {} nodes, {} rails, up to {:g} us late, seed {}, "
+      "{}\n"
+      "# min to max: from the arrival of the last rank to the end of the last rank\n",
+      options.what, context.ranks, context.nodes, context.rails,
+      static_cast<double>(*options.skew_ns) * 1e-3, options.skew_seed,
+      options.check ? "every byte checked" : "not checked");
+  fmt::print(
+      "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>6}\n",
+      "bytes", "total", "algorithm", "k", "l", "own us", "last in us", "min us", "avg us", "p50 us",
+      "p99 us", "max us", "wrong");
+  std::fflush(stdout);
+}
+
+void print_skew_row(const Row& row) {
+  const TimeStatistics& t = row.skew->from_last_us;
+  fmt::print(
+      "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} "
+      "{:>10.2f} {:>6}\n",
+      base::format_bytes(row.bytes_per_rank), base::format_bytes(row.bytes_total), row.algorithm,
+      row.ports, row.leaders, row.time_us.p50, row.skew->last_arrival_us, t.min, t.avg, t.p50,
+      t.p99, t.max, wrong_text(row));
   std::fflush(stdout);
 }
 

@@ -9,6 +9,7 @@
 
 #include <allrail/communicator.hpp>
 
+#include "perf/arrivals.hpp"
 #include "perf/bench_options.hpp"
 #include "perf/statistics.hpp"
 
@@ -40,6 +41,7 @@ struct Row {
   std::uint64_t wrong_bytes = 0;
   bool checked = true;
   std::optional<Overlap> overlap;
+  std::optional<Skew> skew;
 };
 
 /// What all rows have in common.
@@ -55,6 +57,9 @@ void print_row(const Row& row);
 /// The same with what was measured of overlap.
 void print_overlap_header(const Context& context, const BenchOptions& options);
 void print_overlap_row(const Row& row);
+/// The same with what was measured of calls that ranks came to at different times.
+void print_skew_header(const Context& context, const BenchOptions& options);
+void print_skew_row(const Row& row);
 
 /// Writes context, rows and rail counters. Throws Error{ResourceLimit} if the file cannot be
 /// written.
