@@ -17,8 +17,10 @@
 // The suite sets the windows and connects. See fake_rail_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,11 @@ struct RailCase {
 
 inline std::string rail_case_name(const testing::TestParamInfo<RailCase>& info) {
   return info.param.name;
+}
+
+inline bool all_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte byte) { return byte == std::byte{}; });
 }
 
 /// Keeps what a rail reported.

@@ -52,6 +52,12 @@ def say(text):
     print(text, flush=True)
 
 
+def say_how_far(what, number, count):
+    """Now and then in a long campaign: a quarter of an hour without a word looks like a hang."""
+    if (number + 1) % 10 == 0 and number + 1 < count:
+        say("%s: %d of %d held" % (what, number + 1, count))
+
+
 class Breaker:
     """Breaks one rail in one guest and makes it whole again."""
 
@@ -75,14 +81,23 @@ class Breaker:
 
 
 def await_carrying(job, rail, text):
-    """The rail carries both ways for every rank that talks. Returns how long that took."""
+    """The rail carries both ways for every rank that talks. Returns how long that took.
+
+    What was sent before the ranks noticed that the rail was gone does not count, though it is
+    reported later.
+    """
+    began = time.monotonic()
+    job.await_news()
     before = job.counters(rail, "sent"), job.counters(rail, "received")
 
     def carries():
         now = job.counters(rail, "sent"), job.counters(rail, "received")
-        return all(b - a > CARRIED_BYTES for old, new in zip(before, now) for a, b in zip(old, new))
+        return job.connected(rail) and all(
+            b - a > CARRIED_BYTES for old, new in zip(before, now) for a, b in zip(old, new)
+        )
 
-    return job.await_more(carries, text)
+    job.await_more(carries, text)
+    return time.monotonic() - began
 
 
 def cut_once(job, chance, guests, long_cut):
@@ -124,7 +139,10 @@ def summary(job):
 def run_cuts(chance, count, guests, jobs):
     job = jobs((SIZES, *FOREVER), connect="auto")
     job.await_start()
-    cuts = [cut_once(job, chance, guests, number % 2 == 0) for number in range(count)]
+    cuts = []
+    for number in range(count):
+        cuts.append(cut_once(job, chance, guests, number % 2 == 0))
+        say_how_far("cuts", number, count)
     job.expect_success(job.finish())
     return "%d cuts (%d link down, %d one way; %d noticed), back after %.1f s at most; %s" % (
         count,
@@ -149,6 +167,7 @@ def run_flaps(chance, count, guests, jobs):
         breaker.heal()
         text = "rail %d carries again after flap %d" % (rail, number + 1)
         slowest = max(slowest, await_carrying(job, rail, text))
+        say_how_far("flaps", number, count)
     job.expect_success(job.finish())
     return "%d flaps of rail %d in guest %d, back after %.1f s at most; %s" % (
         count,
@@ -223,6 +242,7 @@ def run_kill(chance, count, guests, jobs):
         await_clean(guests)
         known = max(known, error_s)
         ended = max(ended, end_s)
+        say_how_far("kills", number, count)
     return "%d kills, known everywhere after %.1f s, the job gone after %.1f s at most" % (
         count,
         known,

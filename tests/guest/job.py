@@ -70,6 +70,7 @@ class Rank:
     def __init__(self):
         self.pid = None
         self.progress = None
+        self.reports = 0
         self.longest_s = 0.0
         self.error = None  # (code, peer, when it was read)
         self.done = False
@@ -79,6 +80,7 @@ class Rank:
             self.pid = int(match[1])
         elif match := re.match(r"progress (.*)", line):
             self.progress = json.loads(match[1])
+            self.reports += 1
             self.longest_s = max(self.longest_s, self.progress["longest_s"])
         elif match := re.match(r"error: (\S+) peer (-?\d+) ", line):
             self.error = (match[1], int(match[2]), time.monotonic())
@@ -139,6 +141,19 @@ class Job:
             for rank in self.ranks
             if any(one["sent"] for one in rank.progress["rails"])
         ]
+
+    def await_news(self):
+        """Every rank has said how it is since this was called: the next report may be on its way
+        already, so the one after it counts."""
+        seen = [rank.reports for rank in self.ranks]
+        self.await_more(
+            lambda: all(rank.reports > old + 1 for rank, old in zip(self.ranks, seen)),
+            "every rank reports",
+        )
+
+    def connected(self, rail):
+        """Every link of the rail that was lost has been made again, as far as is known."""
+        return self.counters(rail, "fences") == self.counters(rail, "reconnects")
 
     def await_more(self, condition, text):
         """Waits while the job goes on, which it must. Returns how long it took."""

@@ -5,6 +5,7 @@ SCRIPT ALLRAIL_RUN ALLRAIL_BENCH BEHAVIOUR
 
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -85,6 +86,147 @@ def test_no_overlap():
     result, document = bench(2, "2", "--sizes", "8,64K", "--iterations", "3")
     expect([row["overlap"] for row in document["results"]] == [None, None], "overlap", result)
     expect("compute us" not in result.out, "columns of --overlap", result)
+    expect([row["skew"] for row in document["results"]] == [None, None], "skew", result)
+    expect("last in us" not in result.out, "columns of --skew", result)
+
+
+# ---- ranks that come late ----
+
+WORD = (1 << 64) - 1
+
+
+def mix(z):
+    z = (z + 0x9E3779B97F4A7C15) & WORD
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
+    return z ^ (z >> 31)
+
+
+def delay_us(seed, rank, call, most_us):
+    """What perf/arrivals.cpp draws, said once more."""
+    drawn = mix((mix((mix(seed) + rank) & WORD) + call) & WORD)
+    return (drawn >> 11) * 2.0**-53 * most_us
+
+
+def check_skew(ranks, nodes, most, seed, *words, calls=5):
+    """However slow this machine is: nobody is early, and the last arrival is what counts."""
+    text, most_us = most
+    options = ["--skew", text, "--sizes", "8,64K", "--iterations", str(calls)]
+    if seed != 1:
+        options += ["--seed", str(seed)]
+    result, document = bench(ranks, nodes, *options, *words)
+    rows = document["results"]
+    expect([row["bytes_per_rank"] for row in rows] == [8, 65536], "sizes", result)
+    latest = [
+        max(delay_us(seed, rank, call, most_us) for rank in range(ranks)) for call in range(calls)
+    ]
+    for row in rows:
+        skew = row["skew"]
+        expect(row["wrong_bytes"] == 0 and row["overlap"] is None, "row: %s" % row, result)
+        expect(row["iterations"] == calls and row["mode"] == "isolated", "row: %s" % row, result)
+        keys = {"most_us", "seed", "last_arrival_us", "from_last_us"}
+        expect(set(skew) == keys, str(skew), result)
+        expect(skew["most_us"] == most_us and skew["seed"] == seed, str(skew), result)
+        # Times are kept to a nanosecond.
+        due = sorted(latest)[(calls - 1) // 2] - 0.002
+        expect(skew["last_arrival_us"] >= due, "%s is before %s" % (skew, due), result)
+        after, own = skew["from_last_us"], row["time_us"]
+        ordered = 0 <= after["min"] <= after["p50"] <= after["p99"] <= after["max"]
+        expect(ordered and after["min"] <= after["avg"] <= after["max"], str(skew), result)
+        # Whoever ends last arrived with the last rank or before it.
+        expect(after["max"] <= own["max"] + 0.002, "%s, own %s" % (skew, own), result)
+    table = [line for line in result.out.splitlines() if not line.startswith("#")]
+    expect(len(table) == 1 + len(rows), "table", result)
+    expect("last in us" in table[0] and "own us" in table[0], "header of the table", result)
+    for line, row in zip(table[1:], rows):
+        shown = [row["time_us"]["p50"], row["skew"]["last_arrival_us"]]
+        shown += [row["skew"]["from_last_us"][name] for name in ("min", "avg", "p50", "p99", "max")]
+        expect(line.split()[-8:] == ["%.2f" % time for time in shown] + ["0"], line, result)
+
+
+def test_skew():
+    check_skew(2, "1", ("20ms", 20000), 1)
+    check_skew(4, "2+1+1", ("1.5ms", 1500), 7)
+    check_skew(3, "3", ("0us", 0), 1, "--memory", "buffer")
+    # Of one call every time is known: the last rank's end is the sum, and everybody ended by then.
+    _, document = bench(3, "2+1", "--skew", "50ms", "--sizes", "64", "--iterations", "1")
+    row = document["results"][0]
+    skew = row["skew"]
+    end = skew["last_arrival_us"] + skew["from_last_us"]["max"]
+    earliest = min(delay_us(1, rank, 0, 50000) for rank in range(3))
+    expect(row["time_us"]["max"] <= end - earliest + 0.002, str(row))
+    # Without a number of calls there are fewer of them, the longer ranks make each other wait.
+    _, document = bench(2, "1", "--skew", "50ms", "--sizes", "8")
+    expect(document["results"][0]["iterations"] == 20, str(document["results"]))
+
+
+def test_skew_finds_wrong_options():
+    for words, said in (
+        (("--skew", "20"), "'20' is no time"),
+        (("--skew", "-1us"), "'-1us' is no time"),
+        (("--skew", "fast"), "'fast' is no time"),
+        (("--skew", "11s"), "10s"),
+        (("--skew", "1ms", "--mode", "streaming"), "--mode"),
+        (("--skew", "1ms", "--overlap"), "--overlap"),
+        (("--seed", "3"), "--skew"),
+        (("--skew", "1ms", "--seed", "x"), "--seed"),
+    ):
+        result = job(2, "allgather", *words, limit=60, env=environment())
+        expect(result.code not in (0, None), "%s is taken" % (words,), result)
+        expect((result.err + result.out).count(said) == 1, "it is not said, or not once", result)
+    for words in (("put",), ("fit",), ("tune", "t.json")):
+        result = job(2, *words, "--skew", "1ms", limit=60, env=environment())
+        expect(result.code not in (0, None), "%s is taken" % (words,), result)
+        expect("not for " + words[0] in result.err, "it does not name what is wrong", result)
+
+
+def cost_of(text):
+    """The time that explain prints by the cost model, and the file that it names."""
+    found = re.search(r"time of the call by the cost model in (\S+): ([0-9.]+) us", text)
+    return (found[1], float(found[2])) if found else (None, None)
+
+
+def test_fit():
+    """What is written is a whole model, and what explain says of a call is what follows from it."""
+    info = os.path.join(os.path.dirname(PROBE), "allrail-info")
+    environ = environment(ALLRAIL_RAILS="127.0.0.1,127.0.0.2", ALLRAIL_STRIPE_THRESHOLD="32K")
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "model.json")
+        result = job(2, "fit", "--json", file, options=["--nodes", "2"], limit=150, env=environ)
+        expect(result.code == 0 and file in result.out, "fit", result)
+        with open(file, encoding="utf-8") as stream:
+            model = json.load(stream)
+        times = ("post_us", "arrival_us", "message_us", "latency_us", "hop_us")
+        expect(all(0 <= model[name] < 1e9 for name in times), str(model))
+        expect(model["flag_us"] > 0 and model["copy_MBps"] > 0, str(model))
+        expect(len(model["rail_MBps"]) == 2 and min(model["rail_MBps"]) > 0, str(model))
+        expect(model["stripe_bytes"] == 32768, str(model))
+        expect("fit" in model["context"] and "2 nodes" in model["context"], str(model))
+
+        def explained(size, path):
+            words = ("explain", "allgather", str(size), "--ranks", "2", "--nodes", "2")
+            answer = run([info, *words, "--algorithm", "direct", "--model", path], env=environ)
+            expect(answer.code == 0, "explain", answer)
+            named, cost_us = cost_of(answer.out)
+            expect(named == path, "the model file is not named", answer)
+            return cost_us
+
+        # Neither size nor both ways at once are in the fit. The bounds are formulas of the model.
+        small_us = sum(model[name] for name in times)
+        for size in (8, 256 << 10):
+            fastest_MBps = sum(model["rail_MBps"])  # striped; below the threshold one of them
+            slowest_MBps = fastest_MBps if size > 32768 else min(model["rail_MBps"])
+            copies_us = 4 * (size + 64) / model["copy_MBps"] + 8 * model["flag_us"]
+            low = 0.99 * size / fastest_MBps
+            high = 2 * (small_us + size / slowest_MBps + copies_us) + 1
+            cost_us = explained(size, file)
+            expect(low <= cost_us <= high, "%d: %s <= %s <= %s" % (size, low, cost_us, high))
+        # And it is this file that counts: a millisecond more is a millisecond more.
+        slow = os.path.join(folder, "slow.json")
+        with open(slow, "w", encoding="utf-8") as stream:
+            json.dump({**model, "latency_us": model["latency_us"] + 1000}, stream)
+        more_us = explained(8, slow) - explained(8, file)
+        expect(abs(more_us - 1000) < 1, "a slower rail costs %s us more" % more_us)
 
 
 def test_tune():

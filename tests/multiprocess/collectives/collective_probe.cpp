@@ -21,6 +21,7 @@ int run(const probe::Arguments& arguments) {
   if (mode == "split-plans") return probe::run_split_plans(arguments);
   if (mode == "split-lifetimes") return probe::run_split_lifetimes(arguments);
   if (mode == "split-refused") return probe::run_split_refused(arguments);
+  if (mode == "split-switches") return probe::run_split_switches(arguments);
   if (mode == "split-loop") return probe::run_split_loop(arguments);
   if (mode == "split-fault") return probe::run_split_fault(arguments);
   if (mode == "huge") return probe::run_huge(arguments);

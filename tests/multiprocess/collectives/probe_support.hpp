@@ -96,6 +96,7 @@ int run_splits(const Arguments& arguments);
 int run_split_plans(const Arguments& arguments);
 int run_split_lifetimes(const Arguments& arguments);
 int run_split_refused(const Arguments& arguments);
+int run_split_switches(const Arguments& arguments);
 int run_split_loop(const Arguments& arguments);
 int run_split_fault(const Arguments& arguments);
 int run_huge(const Arguments& arguments);

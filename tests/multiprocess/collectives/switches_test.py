@@ -118,6 +118,46 @@ def test_switches_unknown_host():
     expect(result.code == 0 and "is set there" in result.err, "set on one node", result)
 
 
+def splits(ranks, nodes, columns, text):
+    """The parts of each rank whose small calls go by topology, and what was warned of."""
+    with folder() as (_, write):
+        result = job(
+            ranks,
+            nodes,
+            "split-switches",
+            "columns=%d" % columns,
+            env={"ALLRAIL_SWITCH_MAP": write("map.json", text)},
+        )
+    what = "%d ranks on nodes %s, %s" % (ranks, nodes, text)
+    expect(result.code == 0 and "split-switches done" in result.out, what, result)
+    found = re.findall(r"^rank (\d+) by topology:(.*)$", result.out, re.MULTILINE)
+    parts = {int(rank): [one.strip() for one in of.split(",")[:-1]] for rank, of in found}
+    expect(set(parts) == set(range(ranks)), "every rank says it: %s" % parts, result)
+    return parts, [line for line in result.err.splitlines() if "leaf switches" in line]
+
+
+def test_switches_of_splits():
+    """The map is read once; communicators that are split off hand it on, also to their own."""
+    whole, some = ["reversed", "shuffled"], ["without some"]
+    for ranks, nodes, columns, leaf_of, chassis_of, rows, others in (
+        # A row has two nodes on either switch, as ranks 1, 2, 4, 5 and 7 have together.
+        (8, "8", 4, (0, 0, 1, 1, 0, 0, 1, 1), None, (0, 4), some),
+        # Only the row of the nodes on switches 2 and 3 has switches to go by.
+        (8, "8", 4, (1, 0, 1, 1, 2, 3, 2, 3), (0, 0, 1, 1), (4,), []),
+        # Nodes of two ranks, in a row of every node.
+        (8, "cyclic:4", 4, (0, 1, 0, 1), (0, 1), (0, 4), some),
+    ):
+        parts, warnings = splits(ranks, nodes, columns, switch_map(leaf_of, chassis_of))
+        for rank, names in parts.items():
+            row = ["row"] if rank - rank % columns in rows else []
+            mine = others if rank % 3 != 0 else []
+            expect(names == row + whole + mine, "rank %d on %s: %s" % (rank, leaf_of, names))
+        expect(not warnings, "nothing to warn of: %s" % warnings)
+    # Who knows nothing hands nothing on, and the job has said so already.
+    parts, warnings = splits(4, "4", 4, switch_map((0, 1, 0)))
+    expect(not any(parts.values()) and len(warnings) == 1, "%s, %s" % (parts, warnings))
+
+
 def test_switches_bad_file():
     """An error on every rank that says where."""
     with folder() as (path, write):

@@ -33,8 +33,7 @@ TEST_P(AllgatherReplay, EveryCombinationUpToSevenRanks) {
           node_of.push_back(cyclic ? rank % nodes : rank * nodes / ranks);
         }
         for (int ports = 1; ports <= 8; ++ports) {
-          for (int leaders = 1;
-               leaders <= (GetParam().level != coll::allgather::Level::Flat ? 4 : 1); ++leaders) {
+          for (int leaders = 1; leaders <= (GetParam().level != Level::Flat ? 4 : 1); ++leaders) {
             for (int kind = 0; kind < 3; ++kind) {  // empty, equal, uneven with empty ones
               std::vector<std::uint64_t> bytes(ranks, kind == 0 ? 0 : 5);
               for (int rank = 0; kind == 2 && rank < ranks; ++rank) {
@@ -71,7 +70,7 @@ TEST_P(AllgatherReplay, SampledUpTo64Ranks) {
 
 // Elections give groupings of some kinds; schedules are right with any.
 TEST_P(AllgatherReplay, AnyGroupingUpTo48Ranks) {
-  if (GetParam().level == coll::allgather::Level::Flat) GTEST_SKIP() << "has no leaders";
+  if (GetParam().level == Level::Flat) GTEST_SKIP() << "has no leaders";
   for (int ranks = 2; ranks <= 48; ++ranks) {
     for (int ports = 1; ports <= 4; ++ports) {
       const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 10 + ports;

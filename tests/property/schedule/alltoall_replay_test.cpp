@@ -72,6 +72,37 @@ TEST_P(AlltoallReplay, SampledUpTo40Ranks) {
   }
 }
 
+/// With and without a matrix that says the same: only without one a sender takes the places of its
+/// own awaits for those of its peer's.
+TEST_P(AlltoallReplay, OneSizeIsAMatrixOfThatSize) {
+  for (const auto& [nodes, size] : {std::pair(1, 5), {7, 1}, {4, 2}, {5, 3}, {9, 2}, {12, 1}}) {
+    for (const bool uneven : {false, true}) {
+      std::vector<int> node_of{0};
+      for (int rank = uneven ? 0 : 1; rank < nodes * size; ++rank) node_of.push_back(rank % nodes);
+      for (int ports = 1; ports <= 5; ++ports) {
+        PairShape one_size;
+        one_size.map = NodeMap(node_of);
+        one_size.ports = ports;
+        one_size.uniform_bytes = 24;
+        one_size.send_offsets = one_size.receive_offsets =
+            uniform_shape(one_size.map, 24, ports, 1).receive_offsets;
+        PairShape matrix = one_size;
+        matrix.matrix.assign(node_of.size() * node_of.size(), 24);
+        const Algorithm& tested = GetParam();
+        ASSERT_EQ(pairs_slot_bytes(tested.exchange, one_size, tested.level),
+                  pairs_slot_bytes(tested.exchange, matrix, tested.level));
+        for (int rank = 0; rank < one_size.map.ranks(); ++rank) {
+          const auto with = coll::alltoall::make_schedule(tested, matrix, rank);
+          const auto without = coll::alltoall::make_schedule(tested, one_size, rank);
+          ASSERT_EQ(with.steps, without.steps) << nodes << " nodes, rank " << rank;
+          ASSERT_EQ(with.slot_bytes, without.slot_bytes);
+          ASSERT_EQ(with.header_offsets, without.header_offsets);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(AlltoallReplay, SequencesOverARingOfSlotsDoNotMeet) {
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     Generator generator(seed);

@@ -2,14 +2,17 @@
 #include "coll/barrier/barrier.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <random>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "coll/schedule/replay.hpp"
+#include "tests/property/schedule/mutations.hpp"
 
 namespace allrail::schedule::testing {
 namespace {
@@ -27,7 +30,7 @@ NodeMap random_map(int nodes, int most_per_node, std::mt19937_64& random) {
 std::vector<Schedule> schedules_of(const Shape& shape) {
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < shape.ranks(); ++rank) {
-    schedules.push_back(coll::barrier::make_schedule(shape, rank));
+    schedules.push_back(coll::barrier::make_schedule(shape.map, shape.ports, rank));
   }
   return schedules;
 }
@@ -107,6 +110,112 @@ TEST(Barrier, IsAValidScheduleInSequences) {
   }
 }
 
+/// Nodes of one rank and of more, eight with one port and nine with two: a power of ports + 1, so
+/// that every node hears of every other in one way only and no signal can be done without.
+std::vector<Tested> correct_barriers() {
+  std::vector<Tested> all;
+  for (const auto& [ports, node_of] :
+       {std::pair(1, std::vector<int>{0, 1, 2, 0, 1, 3, 3, 3, 4, 5, 6, 7}),
+        std::pair(2, std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 8})}) {
+    const Shape shape = uniform_shape(NodeMap(node_of), 0, ports, 1);
+    all.push_back({"barrier", ReplayCall(shape, schedules_of(shape))});
+  }
+  return all;
+}
+
+/// Whether somebody leaves while another rank is outside.
+bool leaves_too_early(const ReplayCall& call) {
+  for (int outside = 0; outside < call.shape.ranks(); ++outside) {
+    if (!who_leaves(call.shape, call.schedules, outside).empty()) return true;
+  }
+  return false;
+}
+
+/// No bytes are read that could be wrong: what harm these do is that somebody leaves too early.
+void expect_early_leaver(const Mutation& mutation) {
+  int mutants = 0;
+  for (const auto& [name, correct] : correct_barriers()) {
+    ASSERT_FALSE(leaves_too_early(correct));
+    for (int rank = 0; rank < correct.shape.ranks(); ++rank) {
+      for (std::size_t index = 0; index < correct.schedules[rank].steps.size(); ++index) {
+        ReplayCall call = correct;
+        if (!mutation(call, rank, index)) continue;
+        ++mutants;
+        EXPECT_TRUE(leaves_too_early(call))
+            << "rank " << rank << ", step " << index << " of " << call.shape.ranks() << " ranks, "
+            << call.shape.ports << " ports";
+      }
+    }
+  }
+  EXPECT_GT(mutants, 0) << "the mutation applied nowhere";
+}
+
+TEST(BarrierMutation, CorrectCallsHaveNoViolation) { expect_correct(correct_barriers()); }
+
+TEST(BarrierMutation, SignalsThatAreMissingOrGoElsewhere) {
+  const auto expect_caught = [](const Mutation& mutation, std::initializer_list<Fault> faults) {
+    expect_all_caught(correct_barriers(), mutation, faults);
+  };
+  expect_caught(dropping(StepKind::Put), {Fault::PutAwaitMismatch});
+  expect_caught(dropping(StepKind::Put), {Fault::Deadlock});
+  expect_caught(dropping(StepKind::Await), {Fault::PutAwaitMismatch});
+  expect_caught(dropping(StepKind::Stamp), {Fault::HeaderMissing});
+  expect_caught(shift_put, {Fault::PutAwaitMismatch});
+  expect_caught(shift_source_of_put, {Fault::HeaderMissing});
+  expect_caught(shorten_put_and_await, {Fault::HeaderMissing});
+  expect_caught(repeat_put_and_await, {Fault::WrittenTwice});
+  expect_caught(ask_for_a_peer_that_is_not_there, {Fault::NoSuchPeer});
+  expect_caught(look_for_headers_too_early, {Fault::HeaderMissing});
+  expect_caught(publish_twice, {Fault::FlagNotRising});
+  expect_caught(drop_last_publish, {Fault::FlagNeverRaised});
+  // Not by the length of a header: the next signal's may lie there.
+  expect_header_offsets_caught(correct_barriers(), {8, std::uint64_t{1} << 40});
+}
+
+TEST(BarrierMutation, ExchangedDestinations) {
+  const Mutation mutation = [](ReplayCall& call, int rank, std::size_t index) {
+    std::vector<Step>& steps = steps_of(call, rank);
+    if (steps[index].kind != StepKind::Put) return false;
+    const auto other = std::find_if(at(steps, index + 1), steps.end(),
+                                    [](const Step& step) { return step.kind == StepKind::Put; });
+    if (other == steps.end()) return false;
+    std::swap(steps[index].peer, other->peer);
+    return true;
+  };
+  expect_all_caught(correct_barriers(), mutation, {Fault::PutAwaitMismatch});
+}
+
+TEST(BarrierMutation, ASignalThatNeitherSideKnowsOf) {
+  expect_early_leaver([](ReplayCall& call, int rank, std::size_t index) {
+    if (steps_of(call, rank)[index].kind != StepKind::Put) return false;
+    const int peer = steps_of(call, rank)[index].peer;
+    std::vector<Step>& peer_steps = steps_of(call, peer);
+    peer_steps.erase(at(peer_steps, static_cast<std::size_t>(&matching_await(call, rank, index) -
+                                                             peer_steps.data())));
+    return drop(call, rank, index, StepKind::Put);
+  });
+}
+
+TEST(BarrierMutation, WaitsThatAreMissingOrTooLate) {
+  expect_early_leaver(dropping(StepKind::Await));
+  expect_early_leaver(dropping(StepKind::AwaitLocal));
+  // The signals of a round tell what the rounds before it brought: sent before these are awaited,
+  // they tell too little.
+  expect_early_leaver([](ReplayCall& call, int rank, std::size_t index) {
+    std::vector<Step>& steps = steps_of(call, rank);
+    if (index == 0 || steps[index].kind != StepKind::Put ||
+        steps[index - 1].kind != StepKind::Await) {
+      return false;
+    }
+    std::swap(steps[index - 1], steps[index]);
+    return true;
+  });
+  // The last flag says that everybody has entered.
+  expect_early_leaver([](ReplayCall& call, int rank, std::size_t index) {
+    return steps_of(call, rank)[index].stage == 2 && publish_too_early(call, rank, index);
+  });
+}
+
 TEST(Barrier, TakesLogRoundsOfOneHeaderPerSignal) {
   for (int nodes = 1; nodes <= 130; ++nodes) {
     for (int ports = 1; ports <= 8; ++ports) {
@@ -115,8 +224,7 @@ TEST(Barrier, TakesLogRoundsOfOneHeaderPerSignal) {
       EXPECT_EQ(coll::barrier::rounds(nodes, ports), expected);
       std::vector<int> node_of;
       for (int node = 0; node < nodes; ++node) node_of.push_back(node);
-      const Shape shape = uniform_shape(NodeMap(node_of), 0, ports, 1);
-      const Schedule schedule = coll::barrier::make_schedule(shape, 0);
+      const Schedule schedule = coll::barrier::make_schedule(NodeMap(node_of), ports, 0);
       std::vector<int> puts(static_cast<std::size_t>(expected), 0);
       for (const Step& step : schedule.steps) {
         if (step.kind != StepKind::Put) continue;
@@ -125,6 +233,17 @@ TEST(Barrier, TakesLogRoundsOfOneHeaderPerSignal) {
       }
       for (const int count : puts) EXPECT_LE(count, ports);
     }
+  }
+}
+
+TEST(Barrier, RefusesARankOrPortsThatDoNotFit) {
+  const NodeMap map({0, 1, 1});
+  EXPECT_NO_THROW((void)coll::barrier::make_schedule(map, kLargestPorts, 2));
+  for (const int rank : {-1, 3}) {
+    EXPECT_THROW((void)coll::barrier::make_schedule(map, 1, rank), std::invalid_argument);
+  }
+  for (const int ports : {0, kLargestPorts + 1}) {
+    EXPECT_THROW((void)coll::barrier::make_schedule(map, ports, 0), std::invalid_argument);
   }
 }
 

@@ -18,7 +18,6 @@ using coll::allgather::Algorithm;
 using coll::allgather::algorithms;
 using coll::allgather::find_algorithm;
 using coll::allgather::is_straight_between_nodes;
-using coll::allgather::Level;
 
 std::vector<Algorithm> algorithms_over_nodes() {
   std::vector<Algorithm> found;

@@ -39,7 +39,7 @@ inline RootedCall make_gather(const coll::gather::Algorithm& algorithm, Shape sh
   }
   auto schedules = schedules_of(
       shape, [&](int rank) { return coll::gather::make_schedule(algorithm, shape, root, rank); });
-  const auto slot = coll::gather::slot_bytes(algorithm, shape, largest_node(shape.map));
+  const auto slot = rooted_slot_bytes(algorithm, shape, largest_node(shape.map));
   return {{std::move(shape), std::move(schedules), std::move(purpose)},
           "gather " + std::string(algorithm.name),
           slot};
@@ -54,7 +54,7 @@ inline RootedCall make_scatter(const coll::scatter::Algorithm& algorithm, Shape 
   }
   auto schedules = schedules_of(
       shape, [&](int rank) { return coll::scatter::make_schedule(algorithm, shape, root, rank); });
-  const auto slot = coll::scatter::slot_bytes(algorithm, shape, largest_node(shape.map));
+  const auto slot = rooted_slot_bytes(algorithm, shape, largest_node(shape.map));
   return {{std::move(shape), std::move(schedules), std::move(purpose)},
           "scatter " + std::string(algorithm.name),
           slot};

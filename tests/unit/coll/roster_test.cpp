@@ -104,7 +104,7 @@ TEST(Roster, AllRanksGroupAlikeAndSchedulesAreRightOnAnyMap) {
       shape.grouping = grouping;
       ASSERT_NO_THROW(schedule::check_shape(shape, 0)) << what;
       for (const auto& algorithm : allgather::algorithms()) {
-        if (algorithm.level == allgather::Level::Flat) continue;
+        if (algorithm.level == schedule::Level::Flat) continue;
         const auto call = schedule::testing::make_call(algorithm, shape);
         const auto violations = schedule::replay({&call, 1}, {.seed = seed});
         ASSERT_TRUE(violations.empty())

@@ -133,7 +133,7 @@ int ranks_with(int ranks_elsewhere) { return map_of(ranks_elsewhere).ranks(); }
 TEST(KeptBytes, APlanOverNodesKeepsNothingOfEveryRank) {
   int plans = 0;
   for (const auto& algorithm : coll::allgather::algorithms()) {
-    if (algorithm.level != coll::allgather::Level::Smp) continue;
+    if (algorithm.level != schedule::Level::Smp) continue;
     ++plans;
     const std::string name(algorithm.name);
     constexpr std::uint64_t kMuch = std::uint64_t{1} << 40;

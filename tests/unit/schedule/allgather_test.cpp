@@ -25,7 +25,7 @@ TEST(AllgatherTable, NamesEveryAlgorithmOnce) {
   for (const Algorithm& algorithm : algorithms()) {
     EXPECT_TRUE(names.emplace(algorithm.name).second) << algorithm.name;
     EXPECT_EQ(find_algorithm(algorithm.name), &algorithm);
-    EXPECT_EQ(algorithm.level != Level::Flat, algorithm.name.starts_with("smp-"));
+    EXPECT_EQ(algorithm.level != schedule::Level::Flat, algorithm.name.starts_with("smp-"));
     EXPECT_FALSE(algorithm.description.empty());
   }
   EXPECT_EQ(names,

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "coll/allgather/allgather.hpp"
+#include "coll/schedule/contents.hpp"
+#include "coll/schedule/pairs.hpp"
 #include "coll/schedule/regions.hpp"
 
 namespace allrail::schedule {
@@ -246,6 +248,22 @@ TEST(LowerNodeSharedCopied, OnlyTheLeaderCopiesWhatArrived) {
   EXPECT_EQ(leader.header_offsets.size(), 1U);
   const Schedule follower = lower_node_shared_copied(allgather::bruck, shape, 1);
   EXPECT_EQ(std::ranges::count_if(follower.steps, from_slot), 0);
+}
+
+TEST(Lowering, OnlyAllgathersAreAmongAllLeaders) {
+  const auto silent = [](int, int, int) { return PairExchange(); };
+  const Shape shape = uniform_shape(NodeMap({0, 1}), 8, 1, 1);
+  PairShape pairs;
+  pairs.map = shape.map;
+  pairs.send_offsets = pairs.receive_offsets = shape.receive_offsets;
+  EXPECT_NO_THROW((void)lower_pairs(silent, pairs, Level::Smp, 0));
+  EXPECT_THROW((void)lower_pairs(silent, pairs, Level::MultiLeader, 0), std::invalid_argument);
+  Contents contents;
+  contents.order = {0, 1};
+  contents.region_bytes = {8, 8};
+  EXPECT_NO_THROW((void)lower_contents({}, contents, shape, 0));
+  contents.level = Level::MultiLeader;
+  EXPECT_THROW((void)lower_contents({}, contents, shape, 0), std::invalid_argument);
 }
 
 std::vector<std::pair<int, int>> cut(const Transfer& transfer, Placement placement, int sender,

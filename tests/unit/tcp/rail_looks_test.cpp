@@ -1,4 +1,4 @@
-// What a look at a TCP rail takes in, and when it answers.
+// What a look at a TCP rail takes in, when it answers, and when what was posted leaves.
 #include <gtest/gtest.h>
 
 #include "tests/unit/tcp/test_rails.hpp"
@@ -45,6 +45,28 @@ TEST(TcpRailLooks, AtAPeerThatIsGoneReportItsEnd) {
   while (events.downs[1] == 0 && !deadline.passed()) job[0].rail->poll_peer(events, 1);
   EXPECT_EQ(events.downs[1], 1);
   EXPECT_FALSE(job[0].rail->poll_peer(events, 1));
+}
+
+TEST(TcpRailSubmit, LargeChunksLeaveTogetherAndWhatCameBehindThemBehindThem) {
+  TestJob job(2, 16 * 1024);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  Rail& sender = *job[0].rail;
+  const std::vector<std::byte> data(8 * 1024);
+  EXPECT_TRUE(sender.flushed());
+  ASSERT_TRUE(sender.post(1, first_chunk(data, 5, true)));
+  ASSERT_TRUE(sender.post(1, first_chunk(data, 6, true)));
+  ASSERT_TRUE(sender.post(1, first_chunk(std::span(data).first(8), 7, false)));
+  EXPECT_FALSE(sender.flushed());
+  auto& events = job[1].events;
+  const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(50));
+  while (!deadline.passed()) job[1].rail->poll(events);
+  EXPECT_TRUE(events.arrived[0].empty()) << "a chunk left before the next one was known";
+  sender.submit();
+  EXPECT_TRUE(sender.flushed());
+  const base::Deadline limit = base::Deadline::after(std::chrono::seconds(10));
+  while (events.arrived[0].size() < 3 && !limit.passed()) job[1].rail->poll(events);
+  EXPECT_EQ(events.arrived[0], (std::vector<std::uint32_t>{5, 6, 7}));
 }
 
 class Acknowledgement : public ::testing::Test {

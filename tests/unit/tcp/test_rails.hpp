@@ -1,6 +1,7 @@
 // Rails of several ranks as objects of one process, and what they reported.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -49,6 +50,17 @@ struct RecordedEvents : RailEvents {
     controls[peer].emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
   }
 };
+
+/// The same bytes for the same seed.
+inline std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
+  std::vector<std::byte> data(bytes);
+  std::uint64_t state = seed * 2 + 1;
+  for (std::byte& one : data) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    one = static_cast<std::byte>(state >> 56);
+  }
+  return data;
+}
 
 /// To `offset` of the peer's primary window.
 inline Chunk make_chunk(std::span<const std::byte> from, std::uint64_t offset,
@@ -119,5 +131,25 @@ class TestJob {
   int size_;
   std::vector<TestRank> ranks_;
 };
+
+/// Sends `data` in chunks of `chunk_bytes` to the same place of the peer's primary window.
+inline bool transfer(TestJob& job, int from, int to, std::span<const std::byte> data,
+                     std::size_t chunk_bytes) {
+  const std::size_t count = (data.size() + chunk_bytes - 1) / chunk_bytes;
+  const std::uint64_t completed_before = job[from].events.completed[to];
+  std::size_t posted = 0;
+  return job.poll_until([&] {
+    while (posted < count) {
+      const auto piece = data.subspan(posted * chunk_bytes,
+                                      std::min(chunk_bytes, data.size() - posted * chunk_bytes));
+      if (!job[from].rail->post(
+              to, make_chunk(piece, posted * chunk_bytes, static_cast<std::uint32_t>(posted)))) {
+        break;
+      }
+      ++posted;
+    }
+    return job[from].events.completed[to] - completed_before == count;
+  });
+}
 
 }  // namespace allrail::transport

@@ -185,6 +185,23 @@ TEST(ChooseRail, RatesThatAreAlikeGetEqualParts) {
   EXPECT_EQ(taken[1], 8);
 }
 
+TEST(ChooseRail, WhoIsAheadGetsLessOfRailsThatAreAlike) {
+  RailChoice rails[] = {{true, true, 1e9, 0, 2000}, {true, true, 1e9, 1000, 0}};
+  EXPECT_EQ(choose_rail(rails, 1000, 100'000), 1);
+  rails[1].bytes_per_second = 5e8;
+  EXPECT_EQ(choose_rail(rails, 1000, 100'000), 0) << "rails that differ are not evened out";
+}
+
+TEST(AddAhead, CountsWhatARailHasCarriedBeyondTheLeast) {
+  std::array<std::uint64_t, 2> ahead{};
+  add_ahead(ahead, 0, 3000);
+  EXPECT_EQ(ahead, (std::array<std::uint64_t, 2>{3000, 0}));
+  add_ahead(ahead, 1, 5000);
+  EXPECT_EQ(ahead, (std::array<std::uint64_t, 2>{0, 2000}));
+  add_ahead(ahead, 1, 10 * kMaxAheadBytes);
+  EXPECT_EQ(ahead, (std::array<std::uint64_t, 2>{0, kMaxAheadBytes})) << "it is not kept for ever";
+}
+
 TEST(ChooseRail, UnknownRatesAreEqual) {
   const RailChoice rails[] = {{true, false, 0, 2000}, {true, true, 0, 0}};
   EXPECT_EQ(choose_rail(rails, 1000, 1000), 1);
