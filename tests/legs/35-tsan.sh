@@ -1,9 +1,9 @@
 #!/bin/bash
-# Thread sanitizer over the tests with threads in one process.
+# The thread sanitizer over the unit and fabric suites.
 # Limit: 1500 s
 . tests/legs/common.sh
 # gcc's warnings are less exact in sanitized code; the gcc leg has already judged them.
 try "configure" configure build-tsan -Dtests=true -Dbuildtype=debugoptimized -Doptimization=1 \
   -Dwerror=false -Db_sanitize=thread
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-run_tests build-tsan threads
+run_tests build-tsan unit conformance fabric
