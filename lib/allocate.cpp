@@ -3,13 +3,13 @@
 // theirs.
 #include <algorithm>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
+#include "lib/base/random.hpp"
 #include "lib/world.hpp"
 
 namespace allrail {
@@ -28,11 +28,6 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
   return (bytes + shm::kPageBytes - 1) / shm::kPageBytes * shm::kPageBytes;
 }
 
-std::uint64_t random_number() {
-  std::random_device device;
-  return static_cast<std::uint64_t>(device()) << 32 | device();
-}
-
 /// The first rank that came to the worst verdict.
 std::size_t worst(const std::vector<Record>& records) {
   const auto found = std::ranges::max_element(records, {}, &Record::verdict);
@@ -47,7 +42,7 @@ class World::Allocation {
   Allocation(World& world, std::uint64_t bytes, MemoryOwner owner) : world_(world) {
     mine_.bytes = bytes;
     mine_.owner = owner;
-    mine_.random = random_number();
+    mine_.random = base::random_number();
   }
 
   ~Allocation() { unregister(); }
