@@ -208,7 +208,7 @@ void ControlPlaneState::tick() {
     leaving_since_ns_ = now_ns;
   }
   for (const auto& acceptor : listener_.acceptors) {
-    if (acceptor->pending_count() > 0) take_connections(*acceptor);
+    if (acceptor->needs_poll()) take_connections(*acceptor);
   }
   local_.read_progress(progress_);
   adopt_local_abort();

@@ -74,6 +74,9 @@ void Dialer::try_next() {
     }
     refused_ = refused_ || error_number == ECONNREFUSED;
     reason_ = to.text() + ": " + base::errno_text(error_number);
+    if (error_number == EMFILE || error_number == ENFILE) {
+      reason_ = "no socket could be made for " + reason_ + "; raise the limit of open files";
+    }
   }
   // Copies, because the handler may destroy this dialer.
   const auto failed = events_.failed;

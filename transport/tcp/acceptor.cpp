@@ -18,6 +18,9 @@ constexpr int kMaxAcceptsPerPoll = 16;
 /// How long a connection has its place for sure, even when all are taken.
 constexpr std::int64_t kStrangerTurnMs = 50;
 constexpr std::int64_t kMemberTurnMs = 2'000;
+/// How long connections wait in the kernel's queue where one could not be taken. A listener that
+/// stays readable would wake a sleeper without end.
+constexpr std::int64_t kPauseMs = 50;
 
 std::string remote_text(int fd) {
   const std::optional<Endpoint> remote = remote_endpoint(fd);
@@ -47,6 +50,7 @@ std::optional<AcceptedConnection> Acceptor::poll() {
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   bool listener_ready = false;
   std::optional<AcceptedConnection> finished;
+  if (resume_at_ns_ != 0 && base::now_ns() >= resume_at_ns_) listen(true);
   for (int i = 0; i < count && !finished; ++i) {
     if (events[static_cast<std::size_t>(i)].data.ptr == nullptr) {
       listener_ready = true;
@@ -74,6 +78,14 @@ std::optional<AcceptedConnection> Acceptor::poll() {
   return finished;
 }
 
+void Acceptor::listen(bool on) {
+  resume_at_ns_ = on ? 0 : base::now_ns() + kPauseMs * 1'000'000;
+  epoll_event event{};
+  if (on) event.events = EPOLLIN;
+  event.data.ptr = nullptr;
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
 void Acceptor::watch(Pending& pending) {
   const std::uint32_t wanted = pending.handshake.wants_write() ? EPOLLOUT : EPOLLIN;
   if (pending.watched_events == wanted) return;
@@ -96,13 +108,17 @@ void Acceptor::drop_late() {
 void Acceptor::accept_waiting() {
   for (int i = 0; i < kMaxAcceptsPerPoll; ++i) {
     const bool is_full = pending_count() >= kMaxPending;
-    if (is_full && victim() == pending_.end()) return;
+    if (is_full && victim() == pending_.end()) {
+      listen(false);
+      return;
+    }
     int error_number = 0;
     base::UniqueFd fd = accept_next(listener_.get(), error_number);
     if (!fd) {
       if (error_number == EAGAIN) return;
       // Out of descriptors or memory: a place is freed, so that the queue moves on some day.
       make_place();
+      listen(false);
       if (!std::exchange(accept_failure_reported_, true)) {
         base::log_warning("cannot accept a connection on {}: {}; raise the limit of open files",
                           endpoint_.text(), base::errno_text(error_number));

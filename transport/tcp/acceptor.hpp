@@ -39,13 +39,18 @@ class Acceptor {
 
   /// Where peers connect to.
   const Endpoint& endpoint() const { return endpoint_; }
-  /// Readable (epoll) when poll() has something to do, except for passed deadlines: while
-  /// pending_count() is not zero, call poll() at least every second or so.
+  /// Readable (epoll) when poll() has something to do, except for what only time brings: while
+  /// needs_poll(), call poll() by wake_at_ns() or soon after it.
   int event_descriptor() const { return epoll_.get(); }
   /// Accepts, advances handshakes and drops what failed or is late; returns one finished
   /// connection, if any. Call it again until it returns nothing.
   std::optional<AcceptedConnection> poll();
 
+  /// Handshakes may be late, or connections are left waiting for a while.
+  bool needs_poll() const { return !pending_.empty() || resume_at_ns_ != 0; }
+  std::int64_t wake_at_ns() const {
+    return resume_at_ns_ != 0 ? resume_at_ns_ : base::now_ns() + 1'000'000'000;
+  }
   int pending_count() const { return static_cast<int>(pending_.size()); }
   /// Connections that did not prove that they belong to this job.
   std::uint64_t stranger_count() const { return stranger_count_; }
@@ -64,6 +69,7 @@ class Acceptor {
   using PendingList = std::list<Pending>;
 
   void accept_waiting();
+  void listen(bool on);
   void watch(Pending& pending);
   void drop_late();
   PendingList::iterator victim();
@@ -76,6 +82,7 @@ class Acceptor {
   base::UniqueFd epoll_;
   Endpoint endpoint_;
   PendingList pending_;  // oldest first
+  std::int64_t resume_at_ns_ = 0;  // until then the listener is not looked at; 0: it is
   std::uint64_t stranger_count_ = 0;
   bool accept_failure_reported_ = false;
 };

@@ -54,7 +54,7 @@ bool TcpRail::service(RailEvents& events) {
       any = true;
     }
   }
-  if (acceptor_ready || acceptor_.pending_count() != 0) any |= take_accepted(events);
+  if (acceptor_ready || acceptor_.needs_poll()) any |= take_accepted(events);
   const std::int64_t now_ns = base::now_ns();
   serviced_at_ns_ = now_ns;
   any |= try_waiting(now_ns, events);

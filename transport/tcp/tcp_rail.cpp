@@ -162,7 +162,7 @@ void TcpRail::prepare_sleep() {
   for (const Link* link : connecting_) {
     if (link->state != Link::State::Handshaking) wake_ns = std::min(wake_ns, link->next_try_ns);
   }
-  if (acceptor_.pending_count() != 0) wake_ns = std::min(wake_ns, now_ns + 1'000'000'000);
+  if (acceptor_.needs_poll()) wake_ns = std::min(wake_ns, acceptor_.wake_at_ns());
   for (Link* link : up_) {
     Stream& stream = *link->stream;
     if (!stream.queue.empty() && !stream.wants_writable) {

@@ -49,7 +49,7 @@ bool VerbsRail::watch_side(const SideChannel& side, bool is_new) {
 bool VerbsRail::take_pending_strangers(RailEvents& events) {
   bool any = false;
   for (const auto& acceptor : acceptors_) {
-    if (acceptor->pending_count() != 0) any |= take_accepted(*acceptor, events);
+    if (acceptor->needs_poll()) any |= take_accepted(*acceptor, events);
   }
   return any;
 }

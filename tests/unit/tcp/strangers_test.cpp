@@ -4,7 +4,10 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "lib/base/log.hpp"
 #include "tests/unit/tcp/test_rails.hpp"
@@ -65,6 +68,56 @@ TEST(Acceptor, HoldsAtMost64ConnectionsThatProveNothing) {
   ASSERT_TRUE(accepted);
   EXPECT_EQ(accepted->peer_rank, 3);
   base::set_log(base::Level::Warning, -1);
+}
+
+bool is_readable(int descriptor) {
+  pollfd one{descriptor, POLLIN, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
+
+/// While it lives, no descriptor can be made.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    (void)::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none = before_;
+    none.rlim_cur = static_cast<rlim_t>(base::UniqueFd(::dup(0)).get());
+    (void)::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { (void)::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Acceptor, DoesNotWakeASleeperForWhatItCannotTake) {
+  const JobSecret secret = JobSecret::random();
+  Acceptor acceptor(parse_address("127.0.0.2").value(), identity_of(secret, 100));
+  base::UniqueFd member = connect_to(acceptor.endpoint());
+  ASSERT_TRUE(is_readable(acceptor.event_descriptor()));
+  EXPECT_FALSE(acceptor.needs_poll());
+  ::testing::internal::CaptureStderr();
+  {
+    const NoDescriptors none;
+    EXPECT_FALSE(acceptor.poll());
+    EXPECT_FALSE(is_readable(acceptor.event_descriptor()));
+    EXPECT_TRUE(acceptor.needs_poll());
+    EXPECT_GT(acceptor.wake_at_ns(), base::now_ns());
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("raise the limit of open files"), std::string::npos) << log;
+  // As soon as there are descriptors again, it gets in.
+  ClientHandshake handshake(identity_of(secret, 3), 100);
+  std::optional<AcceptedConnection> accepted;
+  const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(5));
+  while (!accepted && !deadline.passed()) {
+    (void)handshake.step(member.get());
+    accepted = acceptor.poll();
+  }
+  ASSERT_TRUE(accepted);
+  EXPECT_FALSE(acceptor.needs_poll());
 }
 
 TEST(Acceptor, DropsConnectionsThatStaySilent) {
