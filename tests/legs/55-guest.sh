@@ -57,8 +57,8 @@ in guest 0: process: [0-9]+ ibv_rc_pingpong' \
   try "the guest lab knows a failed kernel" expect 98 'guest 0, .* failed.*Kernel panic' \
     -- bash -c 'echo c >/proc/sysrq-trigger' &
   try "the guest lab knows a stuck cable" expect 98 'cable eth2 .* stuck' --timeout 100 -- bash -c '
-    echo "<3>virtio_net virtio8 eth2: NETDEV WATCHDOG: CPU: 0: transmit queue 0 timed out 30011 ms" \
-      >/dev/kmsg
+    said="NETDEV WATCHDOG: CPU: 0: transmit queue 0 timed out 30011 ms"
+    echo "<3>virtio_net virtio8 eth2: $said" >/dev/kmsg
     sleep 1000' &
   try "the guest lab ends a hang" expect 124 'stopped after 40 s' --timeout 40 -- sleep 1000 &
   wait
