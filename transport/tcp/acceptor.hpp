@@ -81,7 +81,7 @@ class Acceptor {
   base::UniqueFd listener_;
   base::UniqueFd epoll_;
   Endpoint endpoint_;
-  PendingList pending_;  // oldest first
+  PendingList pending_;            // oldest first
   std::int64_t resume_at_ns_ = 0;  // until then the listener is not looked at; 0: it is
   std::uint64_t stranger_count_ = 0;
   bool accept_failure_reported_ = false;
