@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 
 def one_line(text: str) -> str:
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    return lines[-1].replace("\t", " ") if lines else "no reason given"
+    return lines[-1].replace("\t", " ").removeprefix("skipped: ") if lines else "no reason given"
 
 
 def failure_reason(failure: xml.etree.ElementTree.Element) -> str:

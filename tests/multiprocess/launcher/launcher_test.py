@@ -518,7 +518,7 @@ def test_openmpi():
         raise Skip("mpirun of Open MPI is not installed")
     version = run([mpirun, "--version"]).out
     if "Open MPI) 4" not in version:
-        raise Skip("mpirun is not that of Open MPI 4: " + version[:60])
+        raise Skip("mpirun is not that of Open MPI 4: " + version.split("\n", 1)[0])
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     check_under([mpirun, *root, "--oversubscribe", "--bind-to", "none", "-n", "6"], 9)
 
