@@ -16,4 +16,13 @@ inline constexpr int kOneOf = 1;
 inline constexpr int kOneOf = 1;
 #endif
 
+/// Which cases of a long row are tried: every one, or one of kOneOf.
+class Sample {
+ public:
+  bool takes_next() { return count_++ % kOneOf == 0; }
+
+ private:
+  int count_ = 0;
+};
+
 }  // namespace allrail::property

@@ -28,6 +28,7 @@ inline void PrintTo(const Algorithm& algorithm, std::ostream* out) { *out << alg
 namespace allrail::schedule::testing {
 
 using property::kOneOf;
+using property::Sample;
 
 class Generator {
  public:
