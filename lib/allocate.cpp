@@ -11,6 +11,7 @@
 #include "lib/base/log.hpp"
 #include "lib/base/random.hpp"
 #include "lib/world.hpp"
+#include "shm/shared_file.hpp"
 
 namespace allrail {
 namespace {
@@ -45,7 +46,11 @@ class World::Allocation {
     mine_.random = base::random_number();
   }
 
-  ~Allocation() { unregister(); }
+  ~Allocation() {
+    unregister();
+    // All are there, or none will come: the rank that named it may have been killed since.
+    if (!name_.empty()) shm::remove_shared_file(name_);
+  }
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
 

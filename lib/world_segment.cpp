@@ -8,8 +8,18 @@
 
 #include "lib/base/error.hpp"
 #include "lib/world.hpp"
+#include "shm/shared_file.hpp"
 
 namespace allrail {
+namespace {
+
+/// Of this node's segment: from what its first rank has drawn.
+std::string segment_name(const coll::Roster& roster, const std::vector<Card>& cards) {
+  const int first = roster.local_ranks()[0];
+  return shm::NodeSegment::make_name(cards[static_cast<std::size_t>(first)].random);
+}
+
+}  // namespace
 
 std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) const {
   std::vector<topology::RankPlace> places;
@@ -43,7 +53,13 @@ void World::make_segment(const std::vector<Card>& cards) {
     } catch (const Error& error) {
       failure = error.what();
     }
-    job_->bootstrap.fence();
+    try {
+      job_->bootstrap.fence();
+    } catch (const Error&) {
+      // The rank that made it may have been killed.
+      shm::remove_shared_file(segment_name(roster_, cards));
+      throw;
+    }
     if (!failure.empty()) throw Error(Code::ResourceLimit, failure);
     attach_segment(cards);
     await_attached();
@@ -58,8 +74,7 @@ void World::create_segment(const std::vector<Card>& cards) {
   if (ranks_ == 1) {
     segment_ = std::move(shm::NodeSegment::in_memory(layout).front());
   } else {
-    const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
-    segment_ = shm::NodeSegment::create(name, layout, lane_memory(cards),
+    segment_ = shm::NodeSegment::create(segment_name(roster_, cards), layout, lane_memory(cards),
                                         shm::huge_pages_of(options_.huge_pages));
   }
   RailDirectory::write(cards, segment_.directory());
@@ -68,7 +83,7 @@ void World::create_segment(const std::vector<Card>& cards) {
 void World::attach_segment(const std::vector<Card>& cards) {
   if (team_.local_rank == 0) return;
   const std::span<const int> ranks = roster_.local_ranks();
-  const auto name = shm::NodeSegment::make_name(cards[static_cast<std::size_t>(ranks[0])].random);
+  const std::string name = segment_name(roster_, cards);
   try {
     segment_ = shm::NodeSegment::attach(name, layouts_[ranks.size()],
                                         shm::huge_pages_of(options_.huge_pages));
@@ -76,6 +91,8 @@ void World::attach_segment(const std::vector<Card>& cards) {
     throw Error(error.code(),
                 fmt::format("{}; rank {} makes it, see its output first", error.what(), ranks[0]));
   }
+  // Its maker does so too, if it still lives.
+  if (segment_.attached_count() == segment_.ranks()) shm::remove_shared_file(name);
 }
 
 void World::enter_segment() {

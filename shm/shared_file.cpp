@@ -96,6 +96,8 @@ void name_shared_file(int fd, const std::string& name, const SharedFileKind& kin
   }
 }
 
+void remove_shared_file(const std::string& name) noexcept { (void)::shm_unlink(name.c_str()); }
+
 base::UniqueFd open_shared_file(const std::string& name, std::uint64_t bytes,
                                 const SharedFileKind& kind) {
   base::UniqueFd file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));

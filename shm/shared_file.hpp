@@ -29,6 +29,8 @@ void check_room(int fd, std::uint64_t bytes, const SharedFileKind& kind);
 void allocate_pages(int fd, std::uint64_t offset, std::uint64_t bytes, const SharedFileKind& kind);
 /// Gives it its name in /dev/shm. Never replaces what is there.
 void name_shared_file(int fd, const std::string& name, const SharedFileKind& kind);
+/// Takes the name away, if it is still there.
+void remove_shared_file(const std::string& name) noexcept;
 /// Opens one of this user with that size. Throws Error{Bootstrap} if it is not.
 base::UniqueFd open_shared_file(const std::string& name, std::uint64_t bytes,
                                 const SharedFileKind& kind);

@@ -126,6 +126,26 @@ def test_kill_large_four_nodes():
     kill_many("4", 1_500_000, ("", "ring", "smp-ring"))
 
 
+def test_kill_before_a_name_is_gone():
+    """Who names the segment of a node, or memory of Buffers, dies before the name is gone."""
+    for names, words in ((1, ()), (2, ("memory=buffer",)), (2, ("memory=node",))):
+        result = job(
+            4,
+            "2",
+            "loop",
+            "bytes=3000",
+            "seconds=30",
+            *words,
+            env={"PROBE_DIES_AT_NAME": str(names)},
+            limit=40,
+        )
+        what = "rank 0 killed at its name %d, %s" % (names, words)
+        expect("rank 0 (pid" in result.err and "signal 9" in result.err, what, result)
+        for rank, one in reports(result, 4).items():
+            expect(rank == 0 or one.code is not None, "rank %d: %r; %s" % (rank, one, what), result)
+        check_clean()
+
+
 def test_kill_ends_the_job():
     """Without --keep-going the launcher ends the job, and nothing is left."""
     for seed in seeds(4, 40):
