@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <limits>
 
 namespace allrail::coll {
@@ -67,6 +68,16 @@ int leaders_for(const SelectionFacts& facts, std::uint64_t per_node) {
 }
 
 }  // namespace
+
+std::uint64_t single_copy_threshold(std::span<const SingleCopyTrial> trials) noexcept {
+  if (trials.empty()) return kSingleCopyThresholdBytes;
+  std::uint64_t threshold_bytes = 4 * trials.back().bytes;
+  for (std::size_t i = trials.size(); i > 0 && trials[i - 1].read_ns < trials[i - 1].copied_ns;
+       --i) {
+    threshold_bytes = trials[i - 1].bytes;
+  }
+  return threshold_bytes;
+}
 
 Selection select_allgather(const SelectionFacts& facts) {
   const std::uint64_t per_node =

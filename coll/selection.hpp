@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "coll/block_header.hpp"
@@ -25,7 +26,8 @@ inline constexpr std::uint64_t kNodeBufferThresholdBytes = 256ULL * 1024;
 inline constexpr std::uint64_t kBytesPerLeader = 16ULL * 1024;
 
 /// On a single node, a core for every rank: from which blocks on ranks read each other, with
-/// a system call for each, instead of copying through the segment. Measured: docs/decisions/0017.
+/// a system call for each, instead of copying through the segment, where nothing was tried at
+/// start-up. Measured: docs/decisions/0017.
 inline constexpr std::uint64_t kSingleCopyThresholdBytes = 64ULL * 1024;
 /// The same for Buffers, which need no system call.
 inline constexpr std::uint64_t kMappedThresholdBytes = 2ULL * 1024;
@@ -43,6 +45,19 @@ struct SelectionFacts {
   // From which blocks on they go straight to the memory that is received into.
   std::uint64_t zero_copy_threshold_bytes = kZeroCopyThresholdBytes;
 };
+
+/// How long a call with blocks of a size took either way, tried at start-up.
+struct SingleCopyTrial {
+  std::uint64_t bytes = 0;
+  std::uint64_t read_ns = 0;
+  std::uint64_t copied_ns = 0;
+};
+
+/// From which blocks on ranks read each other, by trials in ascending order of size: from the
+/// smallest one where that is faster, and is with all larger ones too. Where it is not even with
+/// the largest, from four times that on: larger blocks leave the caches, which two copies need.
+/// kSingleCopyThresholdBytes where nothing was tried.
+std::uint64_t single_copy_threshold(std::span<const SingleCopyTrial> trials) noexcept;
 
 struct Selection {
   std::string algorithm;

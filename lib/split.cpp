@@ -49,6 +49,7 @@ World::World(const World& parent, std::string name, const std::vector<int>& rank
   tuning_ = parent.tuning_;
   wanted_pairs_ = parent.wanted_pairs_;
   leader_policy_ = parent.leader_policy_;
+  single_copy_threshold_bytes_ = parent.single_copy_threshold_bytes_;
 }
 
 /// One call of split(). Whatever fails on a rank is told to all ranks of the parent before the next

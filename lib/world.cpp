@@ -84,7 +84,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
       coll::PlanLimits{geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes,
                        memory_.user_bytes, coll::kBufferThresholdBytes,
                        coll::kNodeBufferThresholdBytes, geometry_.small_slot_bytes,
-                       reader_ ? coll::kSingleCopyThresholdBytes : UINT64_MAX,
+                       reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
                        reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX});
 }
 

@@ -131,6 +131,8 @@ class World final : public coll::TeamEvents {
   void start_engine(const std::vector<Card>& cards);
   void start_helper();
   void agree_on_reading(const std::vector<Card>& cards);
+  void time_single_copy(coll::SingleCopyTrial& trial, const CallOptions& limit);
+  std::uint64_t find_single_copy_threshold(const CallOptions& limit);
   void start_control_plane(const std::vector<Card>& cards);
   void abort_set() override;
 
@@ -235,6 +237,7 @@ class World final : public coll::TeamEvents {
   bool outnumbered_ = false;               // the cores of this host, by ranks
   bool reads_buffers_ = false;             // of other ranks: on a single node
   std::optional<shm::PeerReader> reader_;  // none where reading each other's memory is not allowed
+  std::uint64_t single_copy_threshold_bytes_ = 0;  // from which blocks on it is; 0: not settled
   std::unique_ptr<transport::Fabric> fabric_;
   coll::Team team_;
   std::unique_ptr<coll::Engine> engine_;

@@ -1,13 +1,25 @@
-// Whether the ranks of a node copy straight out of each other's memory, settled once at start-up.
+// Whether the ranks of a node copy straight out of each other's memory, and from which blocks on,
+// settled once at start-up.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
+#include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
+#include "lib/base/parse.hpp"
 #include "lib/base/random.hpp"
 #include "lib/world.hpp"
 
 namespace allrail {
+namespace {
+
+// Sizes whose results stay below the most are tried, so often each way: some milliseconds.
+constexpr std::array<std::uint64_t, 3> kTrialBytes = {64ULL << 10, 256ULL << 10, 1ULL << 20};
+constexpr std::uint64_t kMostTrialBytes = 4ULL << 20;
+constexpr int kTurns = 5;
+
+}  // namespace
 
 /// Whether the ranks of the only node read each other's memory. Whether they may is tried: user,
 /// capabilities, seccomp and Yama have a say in it, and each rank may have been started
@@ -62,9 +74,64 @@ void World::agree_on_reading(const std::vector<Card>& cards) {
         failed - found.begin(), base::errno_text(static_cast<int>(failed->error_number)));
     return;
   }
-  base::log_info("ranks of this node read large blocks out of each other's memory");
   reader_ = reader;
   team_.reader = &*reader_;
+  // A part of a communicator knows it from the whole.
+  if (options_.single_copy == "on") {
+    single_copy_threshold_bytes_ = coll::kSingleCopyThresholdBytes;
+  } else if (single_copy_threshold_bytes_ == 0) {
+    single_copy_threshold_bytes_ = find_single_copy_threshold(limit);
+  }
+  base::log_info("ranks of this node read large blocks out of each other's memory, from {} on",
+                 base::format_bytes(single_copy_threshold_bytes_));
+}
+
+/// Sends a block to all both ways, some times, and notes the fastest call of each.
+void World::time_single_copy(coll::SingleCopyTrial& trial, const CallOptions& limit) {
+  const std::vector<std::byte> block(trial.bytes);
+  std::vector<std::byte> all(trial.bytes * static_cast<std::uint64_t>(roster_.ranks()));
+  static const std::string no_name;
+  PlanKey key;
+  key.operation = coll::Operation::Allocate;
+  key.bytes = trial.bytes;
+  key.algorithm = &no_name;
+  const auto plan_from = [&](std::uint64_t threshold_bytes) {
+    single_copy_threshold_bytes_ = threshold_bytes;
+    return make_connected_plan(key, {});
+  };
+  const auto reading = plan_from(trial.bytes);
+  const auto copying = plan_from(UINT64_MAX);
+  const auto time = [&](const coll::CallPlan& plan) {
+    const std::int64_t begin_ns = base::now_ns();
+    run(plan, {block.data(), all.data(), all.size()}, limit);
+    return static_cast<std::uint64_t>(base::now_ns() - begin_ns);
+  };
+  trial.read_ns = trial.copied_ns = UINT64_MAX;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    trial.read_ns = std::min(trial.read_ns, time(*reading));
+    trial.copied_ns = std::min(trial.copied_ns, time(*copying));
+  }
+}
+
+/// What the kernel takes for the pages of another process, and which caches two cores have in
+/// common, differ too much between machines for a constant, so it is tried. The slowest rank
+/// counts, and all decide alike.
+std::uint64_t World::find_single_copy_threshold(const CallOptions& limit) {
+  std::vector<coll::SingleCopyTrial> trials;
+  for (const std::uint64_t bytes : kTrialBytes) {
+    if (bytes * static_cast<std::uint64_t>(roster_.ranks()) > kMostTrialBytes) break;
+    trials.push_back({bytes});
+    time_single_copy(trials.back(), limit);
+  }
+  const std::size_t ranks = static_cast<std::size_t>(roster_.ranks());
+  std::vector<coll::SingleCopyTrial> found(ranks * trials.size());
+  exchange(std::as_bytes(std::span(trials)), std::as_writable_bytes(std::span(found)), limit);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    coll::SingleCopyTrial& slowest = trials[i % trials.size()];
+    slowest.read_ns = std::max(slowest.read_ns, found[i].read_ns);
+    slowest.copied_ns = std::max(slowest.copied_ns, found[i].copied_ns);
+  }
+  return coll::single_copy_threshold(trials);
 }
 
 }  // namespace allrail

@@ -1,6 +1,8 @@
 // The table of choices: it answers everywhere with a schedule that exists, and by size and shape.
 #include "coll/selection.hpp"
 
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "coll/allgather/allgather.hpp"
@@ -102,6 +104,17 @@ TEST(Selection, GoesStraightIntoBuffersFromSmallerBlocksOn) {
   EXPECT_EQ(select_allgather(facts).algorithm, "ring");
   facts.bytes_per_rank = kBufferThresholdBytes - 1;
   EXPECT_EQ(select_allgather(facts).algorithm, "smp-ring");
+}
+
+TEST(SingleCopyThreshold, IsWhereReadingBeginsToBeFasterForGood) {
+  using Trials = std::vector<SingleCopyTrial>;
+  EXPECT_EQ(single_copy_threshold({}), kSingleCopyThresholdBytes);
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 5, 9}, {256, 5, 9}}), 64U);
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}, {256, 5, 9}, {1024, 5, 9}}), 256U);
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}, {256, 9, 5}, {1024, 5, 9}}), 1024U);
+  // Faster in the middle alone, and as fast: copied.
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}, {256, 5, 9}, {1024, 9, 9}}), 4096U);
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}}), 256U);
 }
 
 }  // namespace
