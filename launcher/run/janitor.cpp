@@ -6,8 +6,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <thread>
 
@@ -27,9 +25,17 @@ namespace {
 // The kernel cuts names at 15 characters.
 constexpr const char* kProcessName = "allrail-janitor";
 
+/// What can be read of it: a process may end while its files in /proc are, which a stream would
+/// throw for.
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const base::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char part[4096];
+  ssize_t got = 0;
+  while (file && (got = read(file.get(), part, sizeof part)) > 0) {
+    text.append(part, static_cast<std::size_t>(got));
+  }
+  return text;
 }
 
 bool belongs_to_job(const std::string& folder, const std::string& marker) {
