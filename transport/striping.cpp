@@ -24,9 +24,6 @@ constexpr std::uint64_t kEvenUnit = 64;
 constexpr double kChunkSeconds = 500e-6;
 // A fast one gets long chunks: each costs system calls at both ends, which take some microseconds.
 constexpr double kLeastSeconds = 100e-6;
-// A put that a rail carries in less than that stays whole: for so little, a second frame, look and
-// wake-up cost more than a second rail brings. Where that little is much, rails are fast enough.
-constexpr std::uint64_t kMostWholeBytes = 64ULL * 1024;
 // Rates that differ by less are alike: that much is noise, and rails that are alike get equal
 // parts.
 constexpr double kAlikeShare = 0.8;
@@ -45,11 +42,6 @@ std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOpt
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(put_bytes, 1));
   std::uint64_t chunk = options.chunk_bytes;
   if (chunk == 0) {
-    const double whole_bytes = slowest_bytes_per_second * kLeastSeconds;
-    if (options.stripe_threshold_bytes > 0 && put_bytes <= std::min(cap, kMostWholeBytes) &&
-        static_cast<double>(put_bytes) <= whole_bytes) {
-      return static_cast<std::uint32_t>(put_bytes);
-    }
     const auto share =
         put_bytes / (static_cast<std::uint64_t>(std::max(rails, 1)) * kChunksPerRail);
     chunk = std::clamp(round_up(share, kEvenUnit), kMinChunkBytes, kUsualMaxChunkBytes);

@@ -129,20 +129,6 @@ TEST(ChunkBytes, AreLongOnFastRails) {
       << "every rail has its part, however fast it is";
 }
 
-TEST(ChunkBytes, AreThePutWhereARailCarriesItAtOnce) {
-  FabricOptions options;
-  const auto chunks = [&](std::uint64_t bytes, double rate) {
-    return cut_put(bytes, chunk_bytes_of(bytes, 2, options, 1U << 20, rate)).count;
-  };
-  EXPECT_EQ(chunks(32 * 1024, 4e8), 1U);
-  EXPECT_EQ(chunks(64 * 1024, 5e9), 1U);
-  EXPECT_EQ(chunks(64 * 1024, 4e8), 2U) << "takes more than 100 us";
-  EXPECT_EQ(chunks(64 * 1024 + 1, 5e9), 2U);
-  EXPECT_GT(chunks(32 * 1024, 0), 1U) << "nothing was measured yet";
-  options.stripe_threshold_bytes = 0;
-  EXPECT_GT(chunks(32 * 1024, 5e9), 1U) << "everything is to be striped";
-}
-
 TEST(RoundTrip, QueueingOnABusyRailDoesNotRaiseIt) {
   RoundTripMeter meter;
   meter.completed(1000, true);
