@@ -123,7 +123,7 @@ std::uint64_t World::find_single_copy_threshold(const CallOptions& limit) {
     trials.push_back({bytes});
     time_single_copy(trials.back(), limit);
   }
-  const std::size_t ranks = static_cast<std::size_t>(roster_.ranks());
+  const auto ranks = static_cast<std::size_t>(roster_.ranks());
   std::vector<coll::SingleCopyTrial> found(ranks * trials.size());
   exchange(std::as_bytes(std::span(trials)), std::as_writable_bytes(std::span(found)), limit);
   for (std::size_t i = 0; i < found.size(); ++i) {

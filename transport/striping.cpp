@@ -60,9 +60,9 @@ std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOpt
   // Even shares, so that no rail is kept waiting for a last chunk that is a few bytes long, and as
   // many for every rail: of seven chunks one of two equal rails takes four.
   const auto share_count = static_cast<std::uint64_t>(std::max(rails, 1));
-  const std::uint64_t count =
-      std::max<std::uint64_t>(1, (put_bytes + chunk * share_count / 2) / (chunk * share_count)) *
-      share_count;
+  const std::uint64_t turn_bytes = std::max<std::uint64_t>(chunk * share_count, 1);
+  const std::uint64_t turns = std::max<std::uint64_t>((put_bytes + turn_bytes / 2) / turn_bytes, 1);
+  const std::uint64_t count = turns * share_count;
   const std::uint64_t even = round_up((put_bytes + count - 1) / count, kEvenUnit);
   return static_cast<std::uint32_t>(std::min(std::max(even, least), cap));
 }
