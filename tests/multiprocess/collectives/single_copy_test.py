@@ -1,6 +1,7 @@
 """Ranks of one node that read each other's memory, may not, or cannot."""
 
 import os
+import re
 import shutil
 import sys
 
@@ -39,6 +40,17 @@ def test_single_copy():
     for ranks in (2, 3, 5):
         grid("%d ranks" % ranks, ranks, said=ALLOWED)
         buffers("%d ranks with Buffers" % ranks, ranks)
+
+
+def test_single_copy_tried():
+    """Without a setting, from which size on is found out at start-up, alike on all ranks."""
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Skip("two ranks need two cores")
+    grid("tried", 2, said=ALLOWED, env={})
+    result = job(2, None, "loop", "bytes=300000", env={"ALLRAIL_LOG": "info"})
+    found = re.findall(ALLOWED + r", from (\S+(?: \S+)?) on", result.err)
+    expect(len(found) == 2 and len(set(found)) == 1, "two ranks say %s" % found, result)
+    expect(found[0] in ("64K", "256K", "1M", "4M"), "a size that was tried: %s" % found, result)
 
 
 def test_single_copy_forbidden():
