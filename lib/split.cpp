@@ -12,6 +12,7 @@
 #include "lib/base/error.hpp"
 #include "lib/split_group.hpp"
 #include "lib/world.hpp"
+#include "shm/shared_file.hpp"
 
 namespace allrail {
 namespace {
@@ -58,6 +59,12 @@ World::World(const World& parent, std::string name, const std::vector<int>& rank
 class World::Splitting {
  public:
   Splitting(World& parent, int color, int key) : parent_(parent), wish_{color, key} {}
+  ~Splitting() {
+    // All are attached, or none will be: the rank that named it may have been killed since.
+    if (!segment_name_.empty()) shm::remove_shared_file(segment_name_);
+  }
+  Splitting(const Splitting&) = delete;
+  Splitting& operator=(const Splitting&) = delete;
 
   std::unique_ptr<World> make() {
     find_group();
@@ -154,6 +161,7 @@ class World::Splitting {
                                                parent_.roster_.largest_node());
     child_->adopt_nodes(cards_, map, bytes);
     child_->adopt_switches(cards_);
+    segment_name_ = child_->segment_name(cards_);
     child_->create_segment(cards_);
   }
 
@@ -173,8 +181,9 @@ class World::Splitting {
 
   World& parent_;
   SplitWish wish_;
-  std::vector<int> group_;  // ranks of the parent
-  std::vector<int> nodes_;  // of the group, numbered anew
+  std::string segment_name_;  // of this node in the new communicator
+  std::vector<int> group_;    // ranks of the parent
+  std::vector<int> nodes_;    // of the group, numbered anew
   Card card_;
   std::vector<Card> cards_;  // of the group
   std::unique_ptr<World> child_;

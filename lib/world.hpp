@@ -120,6 +120,7 @@ class World final : public coll::TeamEvents {
   void adopt_switches(const std::vector<Card>& cards);
   void make_segment(const std::vector<Card>& cards);
   // Its parts: what the first rank of a node does, the others, and all of them behind that.
+  std::string segment_name(const std::vector<Card>& cards) const;
   void create_segment(const std::vector<Card>& cards);
   void attach_segment(const std::vector<Card>& cards);
   void enter_segment();

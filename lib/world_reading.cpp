@@ -14,9 +14,9 @@
 namespace allrail {
 namespace {
 
-// Sizes whose results stay below the most are tried, so often each way: some milliseconds.
+// Blocks whose results are no larger are tried, so often each way: some milliseconds.
 constexpr std::array<std::uint64_t, 3> kTrialBytes = {64ULL << 10, 256ULL << 10, 1ULL << 20};
-constexpr std::uint64_t kMostTrialBytes = 4ULL << 20;
+constexpr std::uint64_t kMostResultBytes = 4ULL << 20;
 constexpr int kTurns = 5;
 
 }  // namespace
@@ -76,9 +76,9 @@ void World::agree_on_reading(const std::vector<Card>& cards) {
   }
   reader_ = reader;
   team_.reader = &*reader_;
-  // A part of a communicator knows it from the whole.
   if (options_.single_copy == "on") {
     single_copy_threshold_bytes_ = coll::kSingleCopyThresholdBytes;
+    // A part of a communicator knows it from the whole.
   } else if (single_copy_threshold_bytes_ == 0) {
     single_copy_threshold_bytes_ = find_single_copy_threshold(limit);
   }
@@ -119,7 +119,7 @@ void World::time_single_copy(coll::SingleCopyTrial& trial, const CallOptions& li
 std::uint64_t World::find_single_copy_threshold(const CallOptions& limit) {
   std::vector<coll::SingleCopyTrial> trials;
   for (const std::uint64_t bytes : kTrialBytes) {
-    if (bytes * static_cast<std::uint64_t>(roster_.ranks()) > kMostTrialBytes) break;
+    if (bytes * static_cast<std::uint64_t>(roster_.ranks()) > kMostResultBytes) break;
     trials.push_back({bytes});
     time_single_copy(trials.back(), limit);
   }

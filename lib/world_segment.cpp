@@ -11,15 +11,12 @@
 #include "shm/shared_file.hpp"
 
 namespace allrail {
-namespace {
 
 /// Of this node's segment: from what its first rank has drawn.
-std::string segment_name(const coll::Roster& roster, const std::vector<Card>& cards) {
-  const int first = roster.local_ranks()[0];
+std::string World::segment_name(const std::vector<Card>& cards) const {
+  const int first = roster_.local_ranks()[0];
   return shm::NodeSegment::make_name(cards[static_cast<std::size_t>(first)].random);
 }
-
-}  // namespace
 
 std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) const {
   std::vector<topology::RankPlace> places;
@@ -57,7 +54,7 @@ void World::make_segment(const std::vector<Card>& cards) {
       job_->bootstrap.fence();
     } catch (const Error&) {
       // The rank that made it may have been killed.
-      shm::remove_shared_file(segment_name(roster_, cards));
+      shm::remove_shared_file(segment_name(cards));
       throw;
     }
     if (!failure.empty()) throw Error(Code::ResourceLimit, failure);
@@ -74,7 +71,7 @@ void World::create_segment(const std::vector<Card>& cards) {
   if (ranks_ == 1) {
     segment_ = std::move(shm::NodeSegment::in_memory(layout).front());
   } else {
-    segment_ = shm::NodeSegment::create(segment_name(roster_, cards), layout, lane_memory(cards),
+    segment_ = shm::NodeSegment::create(segment_name(cards), layout, lane_memory(cards),
                                         shm::huge_pages_of(options_.huge_pages));
   }
   RailDirectory::write(cards, segment_.directory());
@@ -83,7 +80,7 @@ void World::create_segment(const std::vector<Card>& cards) {
 void World::attach_segment(const std::vector<Card>& cards) {
   if (team_.local_rank == 0) return;
   const std::span<const int> ranks = roster_.local_ranks();
-  const std::string name = segment_name(roster_, cards);
+  const std::string name = segment_name(cards);
   try {
     segment_ = shm::NodeSegment::attach(name, layouts_[ranks.size()],
                                         shm::huge_pages_of(options_.huge_pages));

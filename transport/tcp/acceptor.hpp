@@ -48,6 +48,7 @@ class Acceptor {
 
   /// Handshakes may be late, or connections are left waiting for a while.
   bool needs_poll() const { return !pending_.empty() || resume_at_ns_ != 0; }
+  /// Of the monotonic clock.
   std::int64_t wake_at_ns() const {
     return resume_at_ns_ != 0 ? resume_at_ns_ : base::now_ns() + 1'000'000'000;
   }

@@ -128,18 +128,22 @@ def test_kill_large_four_nodes():
 
 def test_kill_before_a_name_is_gone():
     """Who names the segment of a node, or memory of Buffers, dies before the name is gone."""
-    for names, words in ((1, ()), (2, ("memory=buffer",)), (2, ("memory=node",))):
+    for names, mode, word in (
+        (1, "loop", "seconds=30"),
+        (2, "loop", "memory=buffer"),
+        (2, "loop", "memory=node"),
+        (2, "split-loop", "columns=2"),
+    ):
         result = job(
             4,
             "2",
-            "loop",
+            mode,
             "bytes=3000",
-            "seconds=30",
-            *words,
+            word,
             env={"PROBE_DIES_AT_NAME": str(names)},
             limit=40,
         )
-        what = "rank 0 killed at its name %d, %s" % (names, words)
+        what = "rank 0 killed at its name %d, %s %s" % (names, mode, word)
         expect("rank 0 (pid" in result.err and "signal 9" in result.err, what, result)
         for rank, one in reports(result, 4).items():
             expect(rank == 0 or one.code is not None, "rank %d: %r; %s" % (rank, one, what), result)

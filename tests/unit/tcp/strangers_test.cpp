@@ -41,6 +41,19 @@ HandshakeIdentity identity_of(const JobSecret& secret, int rank) {
   return {secret, 1, rank, 200, 0, Purpose::ControlLink};
 }
 
+/// Rank 3, over a connection that it has made.
+std::optional<AcceptedConnection> admit(Acceptor& acceptor, const JobSecret& secret,
+                                        const base::UniqueFd& member) {
+  ClientHandshake handshake(identity_of(secret, 3), 100);
+  std::optional<AcceptedConnection> accepted;
+  const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(5));
+  while (!accepted && !deadline.passed()) {
+    (void)handshake.step(member.get());
+    accepted = acceptor.poll();
+  }
+  return accepted;
+}
+
 TEST(Acceptor, HoldsAtMost64ConnectionsThatProveNothing) {
   base::set_log(base::Level::Off, -1);
   const JobSecret secret = JobSecret::random();
@@ -58,13 +71,7 @@ TEST(Acceptor, HoldsAtMost64ConnectionsThatProveNothing) {
   EXPECT_LE(open_descriptors() - before, 200 + Acceptor::kMaxPending);
   // A member still gets in.
   base::UniqueFd member = connect_to(acceptor.endpoint());
-  ClientHandshake handshake(identity_of(secret, 3), 100);
-  std::optional<AcceptedConnection> accepted;
-  const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(5));
-  while (!accepted && !deadline.passed()) {
-    (void)handshake.step(member.get());
-    accepted = acceptor.poll();
-  }
+  const auto accepted = admit(acceptor, secret, member);
   ASSERT_TRUE(accepted);
   EXPECT_EQ(accepted->peer_rank, 3);
   base::set_log(base::Level::Warning, -1);
@@ -109,13 +116,7 @@ TEST(Acceptor, DoesNotWakeASleeperForWhatItCannotTake) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("raise the limit of open files"), std::string::npos) << log;
   // As soon as there are descriptors again, it gets in.
-  ClientHandshake handshake(identity_of(secret, 3), 100);
-  std::optional<AcceptedConnection> accepted;
-  const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(5));
-  while (!accepted && !deadline.passed()) {
-    (void)handshake.step(member.get());
-    accepted = acceptor.poll();
-  }
+  const auto accepted = admit(acceptor, secret, member);
   ASSERT_TRUE(accepted);
   EXPECT_FALSE(acceptor.needs_poll());
 }
