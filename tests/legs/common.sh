@@ -77,10 +77,9 @@ run_tests() {
   # TSan needs the fixed address layout where the kernel allows to ask for it; the others can do
   # without and do not mind.
   setarch -R true 2>/dev/null && fixed=(setarch -R)
-  # The limits of tests are for hangs: a sanitizer or a busy machine is only slow. Many tests wait,
-  # so there is one more than cores.
+  # The limits of tests are for hangs: a sanitizer or a busy machine is only slow.
   "${fixed[@]}" meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 4 \
-    --num-processes $(($(nproc) + 1)) "${suites[@]}" || rc=$?
+    "${suites[@]}" || rc=$?
   python3 "$legs/meson_results.py" "$build" "$ALLRAIL_CHECK_LEG" "$rc" >>"$ALLRAIL_CHECK_RESULTS"
 }
 
