@@ -111,10 +111,12 @@ NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& la
   prefer_memories(*mapping, parts);
   reserve_with_huge_pages(file.get(), *mapping, plan, kKind);
   initialize(mapping->data(), layout);
+  // Counted before it has a name: who attaches last removes that, also where this rank is dead by
+  // then.
+  segment.adopt(mapping, layout);
   name_shared_file(file.get(), name, kKind);
   segment.name_ = name;
   segment.creator_pid_ = ::getpid();
-  segment.adopt(mapping, layout);
   return segment;
 }
 

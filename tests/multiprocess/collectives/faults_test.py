@@ -127,7 +127,10 @@ def test_kill_large_four_nodes():
 
 
 def test_kill_before_a_name_is_gone():
-    """Who names the segment of a node, or memory of Buffers, dies before the name is gone."""
+    """Who names the segment of a node, or memory of Buffers, dies before the name is gone.
+
+    At start-up the first rank of the other node may wait for one that saw the fence fail.
+    """
     for names, mode, word in (
         (1, "loop", "seconds=30"),
         (2, "loop", "memory=buffer"),
@@ -140,7 +143,7 @@ def test_kill_before_a_name_is_gone():
             mode,
             "bytes=3000",
             word,
-            env={"PROBE_DIES_AT_NAME": str(names)},
+            env={"PROBE_DIES_AT_NAME": str(names), "ALLRAIL_BOOTSTRAP_TIMEOUT": "10s"},
             limit=40,
         )
         what = "rank 0 killed at its name %d, %s %s" % (names, mode, word)
