@@ -78,6 +78,7 @@ class World::Splitting {
       child_->segment_.unlink();
       child_->enter_segment();
       child_->start_fabric();
+      child_->watch_node(cards_);
       child_->start_engine(cards_);
     });
     agree();

@@ -118,6 +118,7 @@ class World final : public coll::TeamEvents {
   /// Of this rank's node, as the job has found it.
   SwitchPlace switch_place() const;
   void adopt_switches(const std::vector<Card>& cards);
+  void watch_node(const std::vector<Card>& cards);
   void make_segment(const std::vector<Card>& cards);
   // Its parts: what the first rank of a node does, the others, and all of them behind that.
   std::string segment_name(const std::vector<Card>& cards) const;
@@ -126,7 +127,7 @@ class World final : public coll::TeamEvents {
   void enter_segment();
   /// Where the lanes of this node's leaders should lie.
   std::vector<shm::MemoryPart> lane_memory(const std::vector<Card>& cards) const;
-  void await_attached();
+  void await_attached(const std::vector<Card>& cards);
   void start_fabric();
   void find_outnumbered(const std::vector<Card>& cards);
   void start_engine(const std::vector<Card>& cards);

@@ -59,7 +59,7 @@ void World::make_segment(const std::vector<Card>& cards) {
     }
     if (!failure.empty()) throw Error(Code::ResourceLimit, failure);
     attach_segment(cards);
-    await_attached();
+    await_attached(cards);
   }
   enter_segment();
 }
@@ -103,10 +103,17 @@ void World::enter_segment() {
   roster_.elect_by(leader_policy_, directory_.places(roster_.ranks()));
 }
 
-void World::await_attached() {
+void World::await_attached(const std::vector<Card>& cards) {
   if (team_.local_rank != 0) return;
   const auto deadline = base::Deadline::after(options_.bootstrap_timeout);
   while (segment_.attached_count() < segment_.ranks()) {
+    if (const auto dead = watch_.dead(); dead && segment_.attached_count() < segment_.ranks()) {
+      const int rank = roster_.rank_of_local(*dead);
+      base::fail(Code::PeerLost,
+                 "rank {} (pid {}) of node {} ended before all had attached to its memory; see "
+                 "its own output for the reason",
+                 rank, cards[static_cast<std::size_t>(rank)].pid, team_.node);
+    }
     if (deadline.passed()) {
       base::fail(Code::Timeout,
                  "only {} of {} ranks of node {} attached to its memory within {} ms; see the "

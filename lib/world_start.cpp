@@ -62,6 +62,7 @@ World::World(const Options& options)
   adopt_nodes(cards, schedule::NodeMap(node_of_ranks(hosts, options_.nodes)),
               options_.node_memory_bytes);
   adopt_switches(cards);
+  watch_node(cards);
   make_segment(cards);
   start_fabric();
   find_outnumbered(cards);
@@ -252,7 +253,7 @@ void World::find_outnumbered(const std::vector<Card>& cards) {
   outnumbered_ = machine.outnumbered(host_cpusets);
 }
 
-void World::start_engine(const std::vector<Card>& cards) {
+void World::watch_node(const std::vector<Card>& cards) {
   const std::span<const int> ranks = roster_.local_ranks();
   std::vector<pid_t> pids;
   for (const int rank : ranks) {
@@ -261,6 +262,9 @@ void World::start_engine(const std::vector<Card>& cards) {
   watch_ = shm::PeerWatch(pids);
   watch_.forget(team_.local_rank);
   team_.watch = ranks.size() > 1 ? &watch_ : nullptr;
+}
+
+void World::start_engine(const std::vector<Card>& cards) {
   team_.events = this;
   team_.group = &job_->engines;
   team_.wait_policy = shm::WaitPolicy::choose(outnumbered_);

@@ -127,10 +127,7 @@ def test_kill_large_four_nodes():
 
 
 def test_kill_before_a_name_is_gone():
-    """Who names the segment of a node, or memory of Buffers, dies before the name is gone.
-
-    At start-up the first rank of the other node may wait for one that saw the fence fail.
-    """
+    """Who names the segment of a node, or memory of Buffers, dies before the name is gone."""
     for names, mode, word in (
         (1, "loop", "seconds=30"),
         (2, "loop", "memory=buffer"),
@@ -143,8 +140,8 @@ def test_kill_before_a_name_is_gone():
             mode,
             "bytes=3000",
             word,
-            env={"PROBE_DIES_AT_NAME": str(names), "ALLRAIL_BOOTSTRAP_TIMEOUT": "10s"},
-            limit=40,
+            env={"PROBE_DIES_AT_NAME": str(names)},
+            limit=15,
         )
         what = "rank 0 killed at its name %d, %s %s" % (names, mode, word)
         expect("rank 0 (pid" in result.err and "signal 9" in result.err, what, result)
