@@ -28,6 +28,7 @@ constexpr std::chrono::milliseconds kOutputGrace{500};
 // was killed may still take the blame.
 constexpr std::chrono::milliseconds kBlameGrace{100};
 constexpr int kTimeoutCode = 124;
+constexpr int kServerLostCode = 1;
 
 /// Whether the end of a rank may be its answer to the death of another one: an exit code, or the
 /// abort() of an error that nobody caught.
@@ -88,7 +89,7 @@ void Job::start_ranks(const std::string& path, const Inherited& inherited) {
     Input input = Input::Null;
     if (rank == 0) input = input_is_terminal() ? Input::Pipe : Input::Inherit;
     const std::string tag = options_.tag_output ? fmt::format("[{}] ", rank) : "";
-    ranks_.push_back({spawn(settings, rank, server_.add_rank(rank, base), input),
+    ranks_.push_back({spawn(settings, rank, server_.environment_of(rank, base), input),
                       {LineCutter(tag), LineCutter(tag)}});
     ++running_;
   }
@@ -239,6 +240,20 @@ void Job::on_children() {
     }
     waitpid(info.si_pid, nullptr, 0);
     if (rank != nullptr) on_rank_end(*rank, info);
+    if (info.si_pid == server_.pid()) on_server_end(info);
+  }
+}
+
+/// A rank that died may be the reason for it: see PmixServer.
+void Job::on_server_end(const siginfo_t& info) {
+  server_.ended();
+  if (running_ == 0 || failed_) return;
+  const std::string message =
+      fmt::format("the PMIx server (pid {}) {}", info.si_pid, describe_end(info));
+  if (options_.keep_going) {
+    sinks_.message(message + "; ranks that have started go on");
+  } else {
+    blame(kServerLostCode, message + "; ending the job", true);
   }
 }
 

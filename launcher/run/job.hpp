@@ -49,6 +49,7 @@ class Job {
   void on_exec_errors();
   void on_children();
   void on_rank_end(Rank& rank, const siginfo_t& info);
+  void on_server_end(const siginfo_t& info);
   void read_output(Rank& rank, int stream);
   void check_clocks();
   void close_streams();

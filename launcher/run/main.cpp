@@ -16,6 +16,7 @@
 #include "launcher/run/job.hpp"
 #include "launcher/run/options.hpp"
 #include "launcher/run/output.hpp"
+#include "launcher/run/pmix_library.hpp"
 #include "launcher/run/pmix_server.hpp"
 #include "lib/base/error.hpp"
 
@@ -75,17 +76,7 @@ int run_job(const Options& options, const Inherited& inherited) {
   Janitor janitor(directory, job_name);
   base::check_minus_one(mkdir(directory.c_str(), 0700), "creating the job's session directory");
   Sinks sinks;
-  // The library looks at TMPDIR in places where it does not look at its attributes. The ranks get
-  // the environment as it was.
-  const char* found = std::getenv("TMPDIR");
-  const std::string user_tmpdir = found != nullptr ? found : "";
-  setenv("TMPDIR", directory.c_str(), 1);
   PmixServer server(job_name, options.ranks, directory);
-  if (found != nullptr) {
-    setenv("TMPDIR", user_tmpdir.c_str(), 1);
-  } else {
-    unsetenv("TMPDIR");
-  }
   return Job(options, server, sinks, janitor.pipe_fd()).run(program.path, inherited);
 }
 
@@ -105,9 +96,4 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace allrail::launcher::run
 
-int main(int argc, char** argv) {
-  const int exit_code = allrail::launcher::run::run(argc, argv);
-  std::fflush(nullptr);
-  // No destructors of the PMIx library: its threads are still running.
-  _exit(exit_code);
-}
+int main(int argc, char** argv) { return allrail::launcher::run::run(argc, argv); }

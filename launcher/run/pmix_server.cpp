@@ -1,303 +1,219 @@
 #include "launcher/run/pmix_server.hpp"
 
+#include <cerrno>
 #include <chrono>
-#include <condition_variable>
+#include <csignal>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <mutex>
+#include <exception>
+#include <optional>
+#include <span>
 #include <string_view>
-#include <utility>
 
-#include <fmt/core.h>
-#include <pmix.h>
-#include <pmix_server.h>
-#include <sys/eventfd.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
-#include "lib/base/handle.hpp"
+#include "lib/base/wire.hpp"
 
 namespace allrail::launcher::run {
-
-struct PmixServer::Shared {
-  base::UniqueFd wake;
-  std::mutex mutex;
-  std::vector<AbortRequest> aborts;
-};
-
 namespace {
 
-// Registering talks to a thread of this process only.
-constexpr std::chrono::seconds kServerTimeout{10};
+// The kernel cuts names at 15 characters.
+constexpr const char* kProcessName = "allrail-pmix";
+// Every step in the process has a shorter limit of its own, which says more.
+constexpr std::chrono::seconds kStartLimit{60};
 
-// PMIx passes no pointer of ours to the abort callback, so the one server is found here.
-std::mutex the_hook_mutex;
-std::function<void(AbortRequest)> the_abort_hook;
-
-void check(pmix_status_t status, const char* action) {
-  if (status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED) return;
-  base::fail(Code::Bootstrap, "{} failed: {} ({}), {}; check the PMIx installation and PMIX_MCA_*",
-             action, PMIx_Error_string(status), status, PMIx_Get_version());
-}
-
-/// An array of attributes that is filled one by one.
-class Attributes {
- public:
-  explicit Attributes(std::size_t count) : count_(count) { PMIX_INFO_CREATE(info_, count_); }
-  Attributes(const Attributes&) = delete;
-  Attributes& operator=(const Attributes&) = delete;
-  ~Attributes() {
-    if (info_ != nullptr) PMIX_INFO_FREE(info_, count_);
-  }
-  void add(const char* key, const std::string& text) { load(key, text.c_str(), PMIX_STRING); }
-  void add(const char* key, std::uint32_t number) { load(key, &number, PMIX_UINT32); }
-  void add_short(const char* key, std::uint16_t number) { load(key, &number, PMIX_UINT16); }
-  void add_rank(const char* key, pmix_rank_t rank) { load(key, &rank, PMIX_PROC_RANK); }
-  void add_flag(const char* key, bool value) { load(key, &value, PMIX_BOOL); }
-  /// Moves the entries of `inner` into one entry.
-  void add_array(const char* key, Attributes& inner) {
-    pmix_data_array_t array{};
-    array.type = PMIX_INFO;
-    array.size = inner.used_;
-    array.array = inner.info_;
-    load(key, &array, PMIX_DATA_ARRAY);
-  }
-  pmix_info_t* data() const { return info_; }
-  std::size_t size() const { return used_; }
-
- private:
-  void load(const char* key, const void* value, pmix_data_type_t type) {
-    PMIX_INFO_LOAD(&info_[used_], key, value, type);
-    ++used_;
-  }
-  pmix_info_t* info_ = nullptr;
-  std::size_t count_;
-  std::size_t used_ = 0;
+// What the process tells: packets of a kind and its values.
+enum class Kind : std::uint8_t {
+  Variables,  // of the next rank: their number, and each as a text
+  Ready,      // after the variables of the last rank
+  Failed,     // why it could not start
+  Abort,      // rank, exit code, why
 };
+constexpr std::size_t kLargestPacket = 64 << 10;
+constexpr std::size_t kLongestText = 4 << 10;
 
-/// Waits for the callback of a registration.
-class Registration {
- public:
-  static void done(pmix_status_t status, void* self) {
-    auto* registration = static_cast<Registration*>(self);
-    const std::lock_guard lock(registration->mutex_);
-    registration->status_ = status;
-    registration->done_ = true;
-    registration->changed_.notify_all();
+void tell(int channel, Kind kind, const base::WireWriter& values = {}) {
+  base::WireWriter packet;
+  packet.number(static_cast<std::uint8_t>(kind));
+  std::vector<std::byte> bytes = packet.bytes();
+  bytes.insert(bytes.end(), values.bytes().begin(), values.bytes().end());
+  ssize_t sent = 0;
+  do {
+    sent = ::send(channel, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  // Without a launcher that listens there is nothing left to do here.
+  if (sent < 0 && kind != Kind::Abort) _exit(1);
+}
+
+void tell_variables(int channel, const std::vector<std::string>& variables) {
+  base::WireWriter values;
+  values.number(static_cast<std::uint32_t>(variables.size()));
+  for (const std::string& variable : variables) values.text(variable);
+  tell(channel, Kind::Variables, values);
+}
+
+void tell_failure(int channel, std::string_view why) {
+  base::WireWriter values;
+  values.text(why.substr(0, kLongestText));
+  tell(channel, Kind::Failed, values);
+}
+
+void tell_abort(int channel, const AbortRequest& request) {
+  base::WireWriter values;
+  values.number(static_cast<std::int32_t>(request.rank));
+  values.number(static_cast<std::int32_t>(request.exit_code));
+  values.text(std::string_view(request.why).substr(0, kLongestText));
+  tell(channel, Kind::Abort, values);
+}
+
+/// The process: only its channel and standard error are shared with the launcher, with which it
+/// ends. The signals that the launcher handles stay blocked.
+int become_server(int channel, pid_t launcher) {
+  prctl(PR_SET_NAME, kProcessName);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The launcher may have died before that line.
+  if (getppid() != launcher) _exit(1);
+  const int null_fd = open("/dev/null", O_RDWR);
+  dup2(null_fd, 0);
+  dup2(null_fd, 1);
+  constexpr int kChannel = 3;
+  if (channel != kChannel) dup2(channel, kChannel);
+  syscall(SYS_close_range, kChannel + 1U, ~0U, 0U);
+  fcntl(kChannel, F_SETFD, FD_CLOEXEC);
+  return kChannel;
+}
+
+[[noreturn]] void serve(int channel, const std::string& job, int ranks,
+                        const std::string& directory) {
+  try {
+    start_pmix_library(job, ranks, directory,
+                       [channel](const AbortRequest& request) { tell_abort(channel, request); });
+    for (int rank = 0; rank < ranks; ++rank) tell_variables(channel, announce_rank(job, rank));
+    tell(channel, Kind::Ready);
+  } catch (const std::exception& error) {
+    tell_failure(channel, error.what());
+    _exit(1);
   }
-  void wait(pmix_status_t started, const char* action) {
-    check(started, action);
-    if (started == PMIX_OPERATION_SUCCEEDED) return;
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, kServerTimeout, [this] { return done_; })) {
-      // The callback may still come and write here, so this object must not go: give up at once.
-      fmt::print(stderr, "allrail-run: {} did not end within {} s\n", action,
-                 kServerTimeout.count());
-      _exit(1);
-    }
-    check(status_, action);
+  char nothing = 0;
+  while (read(channel, &nothing, sizeof nothing) < 0 && errno == EINTR) {
   }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  pmix_status_t status_ = PMIX_SUCCESS;
-};
-
-// ---- what the ranks ask for; in threads of PMIx ----
-
-pmix_status_t on_connected(const pmix_proc_t*, void*, pmix_info_t*, std::size_t,
-                           pmix_op_cbfunc_t answer, void* cookie) {
-  if (answer != nullptr) answer(PMIX_SUCCESS, cookie);
-  return PMIX_SUCCESS;
+  _exit(0);
 }
 
-pmix_status_t on_finalized(const pmix_proc_t*, void*, pmix_op_cbfunc_t answer, void* cookie) {
-  if (answer != nullptr) answer(PMIX_SUCCESS, cookie);
-  return PMIX_SUCCESS;
+/// The next packet, if there is one: no bytes at the end of the process.
+std::optional<std::vector<std::byte>> next_packet(int channel) {
+  std::vector<std::byte> packet(kLargestPacket);
+  const ssize_t got = recv(channel, packet.data(), packet.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  packet.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return packet;
 }
 
-pmix_status_t on_abort(const pmix_proc_t* caller, void*, int status, const char message[],
-                       pmix_proc_t*, std::size_t, pmix_op_cbfunc_t answer, void* cookie) {
-  {
-    const std::lock_guard lock(the_hook_mutex);
-    if (the_abort_hook) {
-      the_abort_hook({static_cast<int>(caller->rank), status, message != nullptr ? message : ""});
-    }
-  }
-  if (answer != nullptr) answer(PMIX_SUCCESS, cookie);
-  return PMIX_SUCCESS;
-}
-
-/// Called once all ranks of a fence have come, since all are on this host: their data is all there
-/// is. A copy goes back, released by the library: who owns the original differs between versions.
-pmix_status_t on_fence(const pmix_proc_t*, std::size_t, const pmix_info_t*, std::size_t, char* data,
-                       std::size_t bytes, pmix_modex_cbfunc_t answer, void* cookie) {
-  if (answer == nullptr) return PMIX_SUCCESS;
-  char* copy = nullptr;
-  if (data != nullptr && bytes > 0) {
-    copy = static_cast<char*>(std::malloc(bytes));
-    if (copy == nullptr) return PMIX_ERR_NOMEM;
-    std::memcpy(copy, data, bytes);
-  }
-  answer(PMIX_SUCCESS, copy, copy != nullptr ? bytes : 0, cookie, std::free, copy);
-  return PMIX_SUCCESS;
-}
-
-/// Asks another host for the data of a rank there. There is no other host.
-pmix_status_t on_direct_modex(const pmix_proc_t*, const pmix_info_t*, std::size_t,
-                              pmix_modex_cbfunc_t, void*) {
-  return PMIX_ERR_NOT_FOUND;
-}
-
-pmix_server_module_t make_module() {
-  pmix_server_module_t module{};
-  module.client_connected2 = on_connected;
-  module.client_finalized = on_finalized;
-  module.abort = on_abort;
-  module.fence_nb = on_fence;
-  module.direct_modex = on_direct_modex;
-  return module;
-}
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-std::string rank_list(int ranks) {
-  std::string list;
-  for (int rank = 0; rank < ranks; ++rank) list += (rank > 0 ? "," : "") + std::to_string(rank);
-  return list;
-}
-
-void start_server(const std::string& job, const std::string& directory) {
-  static pmix_server_module_t module = make_module();
-  Attributes attributes(6);
-  attributes.add(PMIX_SERVER_TMPDIR, directory);
-  attributes.add(PMIX_SYSTEM_TMPDIR, directory);
-  attributes.add(PMIX_SERVER_NSPACE, job + "-server");
-  attributes.add_rank(PMIX_SERVER_RANK, 0);
-  attributes.add(PMIX_HOSTNAME, host_name());
-  attributes.add_flag(PMIX_SERVER_TOOL_SUPPORT, false);
-  check(PMIx_server_init(&module, attributes.data(), attributes.size()), "PMIx_server_init");
-}
-
-void add_job_values(Attributes& job_values, const std::string& job, int ranks,
-                    const std::string& directory) {
-  const auto count = static_cast<std::uint32_t>(ranks);
-  job_values.add(PMIX_JOBID, job);
-  for (const char* key :
-       {PMIX_JOB_SIZE, PMIX_UNIV_SIZE, PMIX_MAX_PROCS, PMIX_LOCAL_SIZE, PMIX_NODE_SIZE}) {
-    job_values.add(key, count);
-  }
-  job_values.add(PMIX_NUM_NODES, 1U);
-  job_values.add(PMIX_JOB_NUM_APPS, 1U);
-  job_values.add(PMIX_NODEID, 0U);
-  job_values.add_rank(PMIX_LOCALLDR, 0);
-  job_values.add(PMIX_LOCAL_PEERS, rank_list(ranks));
-  job_values.add(PMIX_TMPDIR, directory);
-  job_values.add(PMIX_NSDIR, directory);
-  char* regex = nullptr;
-  check(PMIx_generate_regex(host_name().c_str(), &regex), "PMIx_generate_regex");
-  job_values.add(PMIX_NODE_MAP, regex);
-  std::free(regex);
-  check(PMIx_generate_ppn(rank_list(ranks).c_str(), &regex), "PMIx_generate_ppn");
-  job_values.add(PMIX_PROC_MAP, regex);
-  std::free(regex);
-}
-
-void add_rank_values(Attributes& job_values, int rank) {
-  Attributes values(7);
-  values.add_rank(PMIX_RANK, static_cast<pmix_rank_t>(rank));
-  values.add_short(PMIX_LOCAL_RANK, static_cast<std::uint16_t>(rank));
-  values.add_short(PMIX_NODE_RANK, static_cast<std::uint16_t>(rank));
-  values.add_rank(PMIX_GLOBAL_RANK, static_cast<pmix_rank_t>(rank));
-  values.add(PMIX_APPNUM, 0U);
-  values.add(PMIX_NODEID, 0U);
-  values.add(PMIX_HOSTNAME, host_name());
-  job_values.add_array(PMIX_PROC_DATA, values);
+std::string_view name_of(std::string_view variable) {
+  return variable.substr(0, variable.find('='));
 }
 
 }  // namespace
 
-PmixServer::PmixServer(const std::string& job, int ranks, const std::string& directory)
-    : shared_(std::make_shared<Shared>()), job_(job) {
-  shared_->wake = base::UniqueFd(
-      base::check_minus_one(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd"));
-  {
-    const std::lock_guard lock(the_hook_mutex);
-    the_abort_hook = [shared = shared_](AbortRequest request) {
-      const std::lock_guard shared_lock(shared->mutex);
-      shared->aborts.push_back(std::move(request));
-      eventfd_write(shared->wake.get(), 1);
-    };
+PmixServer::PmixServer(const std::string& job, int ranks, const std::string& directory) {
+  int ends[2];
+  base::check_minus_one(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
+                        "creating a channel to the PMIx server");
+  channel_ = base::UniqueFd(ends[0]);
+  base::UniqueFd theirs(ends[1]);
+  const pid_t launcher = getpid();
+  pid_ = fork();
+  if (pid_ == 0) serve(become_server(theirs.get(), launcher), job, ranks, directory);
+  base::check_minus_one(pid_, "forking the PMIx server");
+  // The end of the process is then also that of the channel.
+  theirs.reset();
+  try {
+    await_start(ranks);
+  } catch (...) {
+    end();
+    throw;
   }
-  start_server(job, directory);
-  Attributes job_values(16 + static_cast<std::size_t>(ranks));
-  add_job_values(job_values, job, ranks, directory);
-  for (int rank = 0; rank < ranks; ++rank) add_rank_values(job_values, rank);
-  Registration registration;
-  registration.wait(
-      PMIx_server_register_nspace(job.c_str(), ranks, job_values.data(), job_values.size(),
-                                  Registration::done, &registration),
-      "PMIx_server_register_nspace");
 }
 
-/// The library is not finalized: the ranks have gone, all that it holds is memory of this process
-/// and files that the janitor removes, and a rank that was killed within a call could keep
-/// PMIx_server_finalize waiting.
-PmixServer::~PmixServer() {
-  const std::lock_guard lock(the_hook_mutex);
-  the_abort_hook = nullptr;
+void PmixServer::await_start(int ranks) {
+  const auto deadline = base::Deadline::after(kStartLimit);
+  bool ready = false;
+  while (!ready) {
+    pollfd entry{channel_.get(), POLLIN, 0};
+    if (poll(&entry, 1, deadline.remaining_ms(1000)) <= 0) {
+      if (!deadline.passed()) continue;
+      base::fail(Code::Bootstrap,
+                 "the PMIx server did not start within {} s; check the PMIx installation and "
+                 "PMIX_MCA_*",
+                 kStartLimit.count());
+    }
+    const auto packet = next_packet(channel_.get());
+    if (!packet) continue;
+    base::WireReader reader(*packet);
+    const auto kind = static_cast<Kind>(reader.number<std::uint8_t>());
+    if (packet->empty() || !reader.ok()) {
+      base::fail(Code::Bootstrap,
+                 "the PMIx library ended the process of the server while it started; check the "
+                 "PMIx installation and PMIX_MCA_*");
+    }
+    if (kind == Kind::Failed) throw Error(Code::Bootstrap, reader.text());
+    if (kind == Kind::Variables) {
+      auto& variables = variables_.emplace_back(reader.number<std::uint32_t>());
+      for (std::string& variable : variables) variable = reader.text();
+    }
+    ready = kind == Kind::Ready;
+  }
+  if (static_cast<int>(variables_.size()) != ranks) {
+    base::fail(Code::Internal, "the PMIx server announced {} of {} ranks", variables_.size(),
+               ranks);
+  }
 }
 
-std::vector<std::string> PmixServer::add_rank(int rank, const std::vector<std::string>& base) {
-  pmix_proc_t proc{};
-  std::strncpy(proc.nspace, job_.c_str(), PMIX_MAX_NSLEN);
-  proc.rank = static_cast<pmix_rank_t>(rank);
-  Registration registration;
-  registration.wait(PMIx_server_register_client(&proc, getuid(), getgid(), nullptr,
-                                                Registration::done, &registration),
-                    "PMIx_server_register_client");
-  // PMIx grows and frees this array and its strings with realloc and free.
-  auto** environment = static_cast<char**>(std::calloc(base.size() + 1, sizeof(char*)));
-  if (environment == nullptr) base::fail(Code::ResourceLimit, "no memory for an environment");
-  for (std::size_t entry = 0; entry < base.size(); ++entry) {
-    environment[entry] = strdup(base[entry].c_str());
-  }
-  const pmix_status_t status = PMIx_server_setup_fork(&proc, &environment);
-  std::vector<std::string> result;
-  for (char** entry = environment; *entry != nullptr; ++entry) {
-    result.emplace_back(*entry);
-    std::free(*entry);
-  }
-  std::free(environment);
-  check(status, "PMIx_server_setup_fork");
-  return result;
+void PmixServer::end() noexcept {
+  channel_.reset();
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = -1;
 }
 
-int PmixServer::event_fd() const noexcept { return shared_->wake.get(); }
+std::vector<std::string> PmixServer::environment_of(int rank,
+                                                    const std::vector<std::string>& base) const {
+  const auto& variables = variables_[static_cast<std::size_t>(rank)];
+  std::vector<std::string> environment;
+  for (const std::string& entry : base) {
+    bool replaced = false;
+    for (const std::string& variable : variables) replaced |= name_of(variable) == name_of(entry);
+    if (!replaced) environment.push_back(entry);
+  }
+  environment.insert(environment.end(), variables.begin(), variables.end());
+  return environment;
+}
 
 std::vector<AbortRequest> PmixServer::take_aborts() {
-  eventfd_t count = 0;
-  eventfd_read(shared_->wake.get(), &count);
-  const std::lock_guard lock(shared_->mutex);
-  return std::exchange(shared_->aborts, {});
-}
-
-void forget_outer_launcher() {
-  std::vector<std::string> names;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    if (!text.starts_with("PMIX_") || text.starts_with("PMIX_MCA_")) continue;
-    names.emplace_back(text.substr(0, text.find('=')));
+  std::vector<AbortRequest> aborts;
+  while (channel_) {
+    const auto packet = next_packet(channel_.get());
+    if (!packet) break;
+    // Its end is also seen as that of a child.
+    if (packet->empty()) channel_.reset();
+    base::WireReader reader(*packet);
+    if (static_cast<Kind>(reader.number<std::uint8_t>()) != Kind::Abort) continue;
+    AbortRequest request{};
+    request.rank = reader.number<std::int32_t>();
+    request.exit_code = reader.number<std::int32_t>();
+    request.why = reader.text();
+    if (reader.ok()) aborts.push_back(std::move(request));
   }
-  for (const std::string& name : names) unsetenv(name.c_str());
+  return aborts;
 }
 
 }  // namespace allrail::launcher::run

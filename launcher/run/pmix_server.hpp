@@ -1,45 +1,46 @@
-// The PMIx server of one job on one host. PMIx calls back in threads of its own; what matters to
-// the launcher is handed to its loop through events() and a descriptor that becomes readable.
+// The PMIx server of one job on one host: a process of its own, because a fault of the library must
+// not end the job. In PMIx 4.2, a rank that dies just when a fence ends can make the library use
+// memory that it has freed (the fence is then ended twice); newer versions guard against it.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
-namespace allrail::launcher::run {
+#include <sys/types.h>
 
-/// A rank asked for the end of the job.
-struct AbortRequest {
-  int rank;
-  int exit_code;
-  std::string why;
-};
+#include "launcher/run/pmix_library.hpp"
+#include "lib/base/handle.hpp"
+
+namespace allrail::launcher::run {
 
 class PmixServer {
  public:
-  /// Starts the server and announces a job of `ranks` ranks. All its files lie in `directory`.
-  /// Throws Error{Bootstrap}. One per process: PMIx keeps its state in globals.
+  /// Forks the process and waits until it has announced a job of `ranks` ranks. All its files lie
+  /// in `directory`. Throws Error{Bootstrap}. Call it before any thread exists.
   PmixServer(const std::string& job, int ranks, const std::string& directory);
   PmixServer(const PmixServer&) = delete;
   PmixServer& operator=(const PmixServer&) = delete;
-  ~PmixServer();
+  /// Ends the process: what it holds is memory of its own and files that the janitor removes.
+  ~PmixServer() { end(); }
 
-  /// Announces one rank and returns its environment: `base` and the variables of PMIx.
-  std::vector<std::string> add_rank(int rank, const std::vector<std::string>& base);
+  /// `base`, and the variables by which this rank finds the server.
+  std::vector<std::string> environment_of(int rank, const std::vector<std::string>& base) const;
 
-  /// Readable when take_aborts() has something.
-  int event_fd() const noexcept;
+  /// Readable when take_aborts() has something; -1 once the process has ended.
+  int event_fd() const noexcept { return channel_.get(); }
   std::vector<AbortRequest> take_aborts();
 
- private:
-  struct Shared;
-  std::shared_ptr<Shared> shared_;
-  std::string job_;
-};
+  pid_t pid() const noexcept { return pid_; }
+  /// Whoever waits for all children has seen the end of this one.
+  void ended() noexcept { pid_ = -1; }
 
-/// Removes the variables of an outer PMIx launcher from this process, so that the server does not
-/// take itself for its client and the ranks do not see two launchers. PMIX_MCA_* stay: they are
-/// settings of the user.
-void forget_outer_launcher();
+ private:
+  void await_start(int ranks);
+  void end() noexcept;
+
+  base::UniqueFd channel_;
+  pid_t pid_ = -1;
+  std::vector<std::vector<std::string>> variables_;  // by rank
+};
 
 }  // namespace allrail::launcher::run

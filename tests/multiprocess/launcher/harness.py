@@ -86,6 +86,15 @@ def marked_processes():
     return found
 
 
+def helper_process(name):
+    """The process of the launcher that has this name."""
+    for pid, _ in marked_processes():
+        with open("/proc/%d/comm" % pid) as file:
+            if file.read().startswith(name):
+                return pid
+    raise AssertionError("there is no " + name)
+
+
 def files():
     found = set()
     for folder in ("/tmp", "/dev/shm"):
