@@ -6,8 +6,9 @@
 namespace allrail::coll {
 namespace {
 
-// Bytes of a put from which the peer may wait for its acknowledgement.
-constexpr std::uint64_t kAcknowledgeAtOnceBytes = 16ULL * 1024;
+// Bytes of a block from which its puts may fill a rail's window, so that the peer waits for their
+// acknowledgement. Smaller ones are acknowledged by what goes back.
+constexpr std::uint64_t kAcknowledgeAtOnceBytes = 64ULL * 1024;
 
 }  // namespace
 
@@ -165,7 +166,7 @@ inline bool Engine::leave_front() {
     if (!fabric->flushed(call.last_number)) return false;
     // Peers wait for them where they put out of user memory.
     const bool at_once = plan.zero_copy() || plan.description().bytes >= kAcknowledgeAtOnceBytes;
-    if (at_once) fabric->flush_acknowledgements();
+    if (at_once) fabric->acknowledge();
     done_counts_.refresh_mine();
     // Those who put here without hearing of us by the way, such as a ring's other neighbour.
     for (const int peer : plan.peers()) {

@@ -69,7 +69,7 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes) {
   const Peer& from = peer(peer_rank);
   if (from.last_rail < 0 || !active_.empty()) return progress();
   now_ns_ = now();
-  const bool is_one_chunk = bytes <= options_.stripe_threshold_bytes;
+  const bool is_one_chunk = bytes <= std::max(options_.stripe_threshold_bytes, from.whole_bytes);
   bool any = false;
   for (std::size_t i = 0; i < rails_.size(); ++i) {
     if (is_one_chunk && static_cast<int>(i) != from.last_rail) continue;
@@ -109,6 +109,10 @@ void FabricState::flush_acknowledgements() {
     send_owed();
     submit();
   }
+  acknowledge();
+}
+
+void FabricState::acknowledge() {
   for (RailState& state : rails_) state.rail->flush_acknowledgements();
 }
 
@@ -275,6 +279,7 @@ bool Fabric::progress() { return state_->progress(); }
 bool Fabric::glance(int peer, std::uint64_t bytes) { return state_->glance(peer, bytes); }
 
 void Fabric::flush_acknowledgements() { state_->flush_acknowledgements(); }
+void Fabric::acknowledge() { state_->acknowledge(); }
 
 bool Fabric::sleep(int timeout_ms) {
   if (!state_->epoll_) return false;

@@ -28,7 +28,7 @@ inline constexpr int kMaxOpenPuts = 128;
 inline constexpr int kMaxChunksPerPut = 1024;
 
 struct FabricOptions {
-  std::uint64_t stripe_threshold_bytes = 16ULL * 1024;  // puts up to this are one chunk on one rail
+  std::uint64_t stripe_threshold_bytes = 16ULL * 1024;  // puts up to this are always one chunk
   std::uint32_t chunk_bytes = 0;                        // 0: chosen from the put's size
   // How long a peer that was connected may have no link before waiting for it is given up.
   std::int64_t no_link_limit_ns = 5'000'000'000;
@@ -155,6 +155,8 @@ class Fabric {
   bool glance(int peer, std::uint64_t bytes);
   /// Sends held-back acknowledgements and credits.
   void flush_acknowledgements();
+  /// Only the acknowledgements: what the peers' open puts wait for.
+  void acknowledge();
   /// Sleeps until a rail has something to do, at most `timeout_ms`. False if rails cannot be
   /// slept on (fake). What is held back stays so: before a long sleep, flush_acknowledgements().
   bool sleep(int timeout_ms);
@@ -174,8 +176,9 @@ class Fabric {
 
 /// Bytes of every chunk but the last one of a put. The sender cuts; the receiver counts bytes and
 /// need not know where. `slowest_bytes_per_second` is the measured rate of the slowest rail to that
-/// peer, 0 where it is not known yet.
+/// peer and `wire_ns_per_byte` how long a byte takes there; 0 where it is not known yet.
 std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOptions& options,
-                             std::uint32_t max_chunk_bytes, double slowest_bytes_per_second = 0);
+                             std::uint32_t max_chunk_bytes, double slowest_bytes_per_second = 0,
+                             double wire_ns_per_byte = 0);
 
 }  // namespace allrail::transport

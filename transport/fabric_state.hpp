@@ -101,6 +101,7 @@ struct Link {
   std::uint64_t in_flight_bytes = 0;
   RateMeter rate;
   RoundTripMeter round_trip;
+  std::uint32_t medium_chunks = 0;  // of those that may measure the rate, see measures()
 
   std::int64_t waiting_since_ns = 0;  // last sign of life while something was unanswered
   std::int64_t ping_sent_ns = 0;      // the newest ping, and the newest that was answered
@@ -138,7 +139,8 @@ struct Peer {
 
   // Puts from this peer.
   ArrivalTable arrivals;
-  int last_rail = -1;  // that a chunk came over
+  int last_rail = -1;             // that a chunk came over
+  std::uint64_t whole_bytes = 0;  // puts of up to this were one chunk since the last that was not
 
   // The words told to and by the peer.
   std::uint64_t done = 0;
@@ -166,6 +168,7 @@ struct Peer {
 struct RailState {
   std::unique_ptr<Rail> rail;
   RateMeter rate;
+  WireTimeMeter wire_time;
   std::uint64_t in_flight_bytes = 0;
   int in_flight = 0;
   int queue_depth = 0;  // per link: the rail's, and not more than a fence can name
@@ -186,6 +189,7 @@ class FabricState : public RailEvents {
   bool progress();
   bool glance(int peer, std::uint64_t bytes);
   void flush_acknowledgements();
+  void acknowledge();
   void shut_down();
   void say_goodbye();
   void give_up(int peer, std::string text, bool mismatch = false);

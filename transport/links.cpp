@@ -49,6 +49,11 @@ void FabricState::chunk_arrived(int rail, int peer_rank, std::uint32_t immediate
   Peer& from = peer(peer_rank);
   RailCounters& counters = rails_[static_cast<std::size_t>(rail)].counters;
   from.last_rail = rail;
+  if (chunk_index_of(immediate) > 0) {
+    from.whole_bytes = 0;
+  } else if (bytes > from.whole_bytes) {
+    from.whole_bytes = bytes;
+  }
   switch (from.arrivals.add(immediate, bytes)) {
     case ArrivalTable::Result::New:
       ++counters.chunks_received;

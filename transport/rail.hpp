@@ -61,8 +61,8 @@ struct Chunk {
   std::uint32_t immediate = 0;  // 12 bits of put number, 20 bits of chunk index: see fabric.hpp
   RemoteKey window;             // ignored where `primary`
   bool primary = true;          // the peer's primary window (its node segment)
-  bool bulk = false;         // of a put of more chunks than rails: its sender may wait to send more
-  std::uint64_t offset = 0;  // bytes from the start of the window
+  bool bulk = false;            // its sender may wait for the acknowledgement, or measures by it
+  std::uint64_t offset = 0;     // bytes from the start of the window
 };
 
 /// Where a rail reports what happened. All calls come from inside Rail::poll() and Rail::close().

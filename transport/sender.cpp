@@ -13,6 +13,16 @@ namespace {
 // may begin with the next.
 constexpr std::uint64_t kLookAhead = 16;
 
+// Medium puts are acknowledged by what goes back, which may be long after they arrived. So that
+// the rate is known all the same, one in so many asks for an acknowledgement of its own.
+constexpr std::uint32_t kMeasuredEvery = 8;
+constexpr std::uint32_t kMeasuredBytes = 8 * 1024;
+
+bool measures(Link& link, std::uint32_t bytes, bool striped) {
+  if (bytes < kMeasuredBytes) return false;
+  return striped || link.medium_chunks++ % kMeasuredEvery == 0;
+}
+
 }  // namespace
 
 std::uint64_t FabricState::put(const Put& put) {
@@ -29,14 +39,21 @@ std::uint64_t FabricState::put(const Put& put) {
                          put.bytes, put.offset, put.window->bytes, put.peer);
   std::uint32_t max_chunk_bytes = UINT32_MAX;
   double slowest_bytes_per_second = 0;
+  double wire_ns_per_byte = 0;
+  bool is_measured = true;
   for (std::size_t i = 0; i < to.links.size(); ++i) {
     max_chunk_bytes = std::min(max_chunk_bytes, rails_[i].rail->max_chunk_bytes());
     const double rate = to.links[i].peer_rail >= 0 ? rails_[i].rate.bytes_per_second() : 0;
     if (rate > 0 && (slowest_bytes_per_second <= 0 || rate < slowest_bytes_per_second))
       slowest_bytes_per_second = rate;
+    if (!to.links[i].usable()) continue;
+    is_measured = is_measured && rails_[i].wire_time.ns_per_byte() > 0;
+    wire_ns_per_byte = std::max(wire_ns_per_byte, rails_[i].wire_time.ns_per_byte());
   }
-  const Cut cut = cut_put(put.bytes, chunk_bytes_of(put.bytes, to.pair_count, options_,
-                                                    max_chunk_bytes, slowest_bytes_per_second));
+  if (!is_measured) wire_ns_per_byte = 0;
+  const Cut cut =
+      cut_put(put.bytes, chunk_bytes_of(put.bytes, to.pair_count, options_, max_chunk_bytes,
+                                        slowest_bytes_per_second, wire_ns_per_byte));
   if (put.bytes == 0 || cut.count > kMaxChunksPerPut)
     base::fail_with_peer(Code::Internal, put.peer,
                          "a put of {} bytes to rank {} is not between 1 byte and {} chunks of {} "
@@ -56,7 +73,7 @@ std::uint64_t FabricState::put(const Put& put) {
   open.port = put.port;
   open.only_rail = put.only_rail;
   open.primary = put.window == nullptr;
-  open.striped = put.bytes > options_.stripe_threshold_bytes;
+  open.striped = put.bytes > options_.stripe_threshold_bytes && cut.count > 1;
   if (!open.primary)
     std::copy_n(put.window->keys.begin(), to.rails.rails.size(), open.keys.begin());
   open.previous = newest_;
@@ -150,7 +167,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   chunk.bytes = put.cut.bytes(index);
   chunk.immediate = make_immediate(put.number, index);
   chunk.primary = put.primary;
-  chunk.bulk = put.cut.count > peer.links.size();
+  chunk.bulk = put.cut.count > peer.links.size() || measures(link, chunk.bytes, put.striped);
   if (!put.primary) chunk.window = put.keys[static_cast<std::size_t>(link.peer_rail)];
   chunk.offset = put.offset + start;
   if (!state.rail->post(peer.rank, chunk)) {
@@ -162,7 +179,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   record.chunk = {put.number, index};
   record.bytes = chunk.bytes;
   // The short end of a put says little about the rate.
-  record.bulk = put.striped && chunk.bytes >= put.cut.chunk_bytes / 2;
+  record.bulk = chunk.bulk && chunk.bytes >= put.cut.chunk_bytes / 2;
   record.rail_was_idle = state.in_flight == 0;
   record.posted_ns = now_ns_;
   record.link_stamp = link.rate.posted(now_ns_);
@@ -266,6 +283,10 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
     const InFlight& record = link.at(0);
     link.rate.completed(now_ns, record.link_stamp, record.bytes, record.bulk);
     state.rate.completed(now_ns, record.rail_stamp, record.bytes, record.bulk);
+    if (record.bulk) {
+      state.wire_time.completed(now_ns - record.posted_ns, link.round_trip.round_trip_ns(),
+                                record.bytes);
+    }
     link.round_trip.completed(now_ns - record.posted_ns, record.rail_was_idle);
     const ChunkName chunk = record.chunk;
     link.in_flight_bytes -= record.bytes;

@@ -24,6 +24,14 @@ constexpr std::uint64_t kEvenUnit = 64;
 constexpr double kChunkSeconds = 500e-6;
 // A fast one gets long chunks: each costs system calls at both ends, which take some microseconds.
 constexpr double kLeastSeconds = 100e-6;
+// A put that the slowest rail carries in less than that stays whole: for so little, a second frame,
+// look and wake-up cost more than a second rail brings. What is measured has half of such a cost in
+// it, which is why this is more than a rail's gain has to be.
+constexpr double kMostWholeNs = 150e3;
+constexpr std::uint64_t kMostWholeBytes = 128ULL * 1024;
+// The round trip that is taken off what a chunk took. On a rail that is never empty the least one
+// that was seen is mostly waiting for other bytes, which is what is to be measured.
+constexpr std::int64_t kMostRoundTripNs = 40'000;
 // Rates that differ by less are alike: that much is noise, and rails that are alike get equal
 // parts.
 constexpr double kAlikeShare = 0.8;
@@ -36,12 +44,17 @@ double upper_quartile(std::array<double, RateMeter::kSamples> samples, int count
 }  // namespace
 
 std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOptions& options,
-                             std::uint32_t max_chunk_bytes, double slowest_bytes_per_second) {
+                             std::uint32_t max_chunk_bytes, double slowest_bytes_per_second,
+                             double wire_ns_per_byte) {
   const std::uint64_t cap = std::max<std::uint64_t>(max_chunk_bytes, 1);
   if (put_bytes <= options.stripe_threshold_bytes && put_bytes <= cap)
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(put_bytes, 1));
   std::uint64_t chunk = options.chunk_bytes;
   if (chunk == 0) {
+    if (options.stripe_threshold_bytes > 0 && put_bytes <= std::min(cap, kMostWholeBytes) &&
+        wire_ns_per_byte > 0 && static_cast<double>(put_bytes) * wire_ns_per_byte <= kMostWholeNs) {
+      return static_cast<std::uint32_t>(put_bytes);
+    }
     const auto share =
         put_bytes / (static_cast<std::uint64_t>(std::max(rails, 1)) * kChunksPerRail);
     chunk = std::clamp(round_up(share, kEvenUnit), kMinChunkBytes, kUsualMaxChunkBytes);
@@ -79,7 +92,7 @@ Cut cut_put(std::uint64_t put_bytes, std::uint32_t chunk_bytes) {
 RateMeter::Stamp RateMeter::posted(std::int64_t now_ns) {
   if (in_flight_ == 0) last_delivery_ns_ = now_ns;
   ++in_flight_;
-  return {last_delivery_ns_, delivered_bytes_};
+  return {last_delivery_ns_, delivered_bytes_, now_ns};
 }
 
 void RateMeter::completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t bytes, bool bulk) {
@@ -87,8 +100,10 @@ void RateMeter::completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t
   delivered_bytes_ += bytes;
   last_delivery_ns_ = now_ns;
   const std::int64_t interval_ns = std::max<std::int64_t>(now_ns - stamp.time_ns, 1);
-  const double sample = static_cast<double>(delivered_bytes_ - stamp.delivered_bytes) * 1e9 /
-                        static_cast<double>(interval_ns);
+  const std::int64_t own_ns = std::max<std::int64_t>(now_ns - stamp.posted_ns, 1);
+  const double sample = std::max(static_cast<double>(delivered_bytes_ - stamp.delivered_bytes) *
+                                     1e9 / static_cast<double>(interval_ns),
+                                 static_cast<double>(bytes) * 1e9 / static_cast<double>(own_ns));
   if (!bulk && (count_ == 0 || sample <= rate_)) return;
   samples_[static_cast<std::size_t>(count_ % kSamples)] = sample;
   ++count_;
@@ -98,6 +113,20 @@ void RateMeter::completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t
 std::uint64_t RateMeter::expected_bytes(std::int64_t now_ns) const {
   const auto idle_ns = static_cast<double>(std::max<std::int64_t>(now_ns - last_delivery_ns_, 0));
   return static_cast<std::uint64_t>(std::min(rate_ * idle_ns / 1e9, 1e15));
+}
+
+void WireTimeMeter::completed(std::int64_t own_ns, std::int64_t round_trip_ns,
+                              std::uint32_t bytes) {
+  const std::int64_t least_ns = std::max<std::int64_t>(own_ns / 8, 1);
+  const std::int64_t wire_ns =
+      std::max(own_ns - std::min(round_trip_ns, kMostRoundTripNs), least_ns);
+  samples_[static_cast<std::size_t>(count_ % kSamples)] =
+      static_cast<double>(wire_ns) / static_cast<double>(bytes);
+  ++count_;
+  std::array<double, kSamples> sorted = samples_;
+  const auto used = std::min<std::int64_t>(count_, kSamples);
+  std::sort(sorted.begin(), sorted.begin() + used);
+  ns_per_byte_ = sorted[static_cast<std::size_t>(used / 2)];
 }
 
 void RoundTripMeter::completed(std::int64_t round_trip_ns, bool was_idle) {

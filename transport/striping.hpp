@@ -26,9 +26,11 @@ struct Cut {
 Cut cut_put(std::uint64_t put_bytes, std::uint32_t chunk_bytes);
 
 /// Delivered bytes per second while busy: every chunk brings one sample, the bytes delivered since
-/// it was posted over the time this took, and the upper quartile of the last samples counts. Most
-/// samples err on the low side, since there was too little to send; a few err far on the high side,
-/// since a shaper had saved up credit, and the highest one (as in BBR) would send everything there.
+/// it was posted over the time this took, or its own bytes over its own time where that is more
+/// (chunks whose acknowledgement is held back lie before it), and the upper quartile of the last
+/// samples counts. Most samples err on the low side, since there was too little to send; a few err
+/// far on the high side, since a shaper had saved up credit, and the highest one (as in BBR) would
+/// send everything there.
 class RateMeter {
  public:
   static constexpr int kSamples = 16;
@@ -37,12 +39,13 @@ class RateMeter {
   struct Stamp {
     std::int64_t time_ns = 0;
     std::uint64_t delivered_bytes = 0;
+    std::int64_t posted_ns = 0;
   };
 
   Stamp posted(std::int64_t now_ns);
-  /// `bulk`: a chunk of a striped put. Small ones measure latency, not rate; they only count where
-  /// they are better than what is known, and never first: a rail that has carried nothing else
-  /// would look so slow that no large put ever took it.
+  /// `bulk`: large, and acknowledged at once. Others measure latency, not rate; they only count
+  /// where they are better than what is known, and never first: a rail that has carried nothing
+  /// else would look so slow that no large put ever took it.
   void completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t bytes, bool bulk);
   /// A posted chunk was lost with its link.
   void abandoned() { --in_flight_; }
@@ -59,6 +62,22 @@ class RateMeter {
   double rate_ = 0;
   std::int64_t last_delivery_ns_ = 0;
   std::uint64_t delivered_bytes_ = 0;
+};
+
+/// How long a byte takes on the wire: what a chunk took beyond the round trip of an empty rail,
+/// over its bytes. The median of the last ones, so that neither a descheduled peer nor a shaper's
+/// saved credit decides.
+class WireTimeMeter {
+ public:
+  void completed(std::int64_t own_ns, std::int64_t round_trip_ns, std::uint32_t bytes);
+  /// 0: not known yet.
+  double ns_per_byte() const { return ns_per_byte_; }
+
+ private:
+  static constexpr int kSamples = 16;
+  std::array<double, kSamples> samples_{};
+  std::int64_t count_ = 0;
+  double ns_per_byte_ = 0;
 };
 
 /// The least time from posting a chunk to its completion. Chunks that were posted on a busy rail

@@ -23,7 +23,7 @@ enum class FrameType : std::uint8_t { Chunk = 1, Control = 2, Acknowledgement = 
 struct FrameHeader {
   FrameType type = FrameType::Acknowledgement;
   std::uint8_t primary = 0;  // 1: the receiver's primary window; window and key are 0
-  std::uint8_t bulk = 0;     // 1: its sender may wait for the acknowledgement to send more
+  std::uint8_t bulk = 0;     // 1: its sender may wait for the acknowledgement, or measures by it
   std::uint8_t reserved = 0;
   std::uint32_t bytes = 0;  // that follow this header
   std::uint32_t immediate = 0;

@@ -101,6 +101,10 @@ def test_few_sends():
     for algorithm in ("direct", "bruck", "ring"):
         _, sends = quiet(2, "2", {**WAITING, **RAILS}, algorithm)
         expect(sends <= 11, "%d sends in ten calls of %s" % (sends, algorithm))
+    # Of medium puts, one in eight is acknowledged at once, which measures the rail.
+    whole = {"ALLRAIL_STRIPE_THRESHOLD": "64K"}
+    _, sends = quiet(2, "2", {**WAITING, **RAILS}, "direct", size=20_000, env=whole)
+    expect(sends <= 13, "%d sends in ten calls of 20,000 bytes" % sends)
 
 
 def test_few_looks():

@@ -129,6 +129,55 @@ TEST(ChunkBytes, AreLongOnFastRails) {
       << "every rail has its part, however fast it is";
 }
 
+TEST(ChunkBytes, AreThePutWhereARailCarriesItAtOnce) {
+  FabricOptions options;
+  const auto chunks = [&](std::uint64_t bytes, double wire_ns_per_byte) {
+    const auto chunk = chunk_bytes_of(bytes, 2, options, 1U << 20, 62.5e6, wire_ns_per_byte);
+    return cut_put(bytes, chunk).count;
+  };
+  EXPECT_EQ(chunks(65'600, 1), 1U);
+  EXPECT_EQ(chunks(65'600, 4), 8U) << "takes more than 150 us";
+  EXPECT_EQ(chunks(128 * 1024, 0.1), 1U);
+  EXPECT_GT(chunks(128 * 1024 + 1, 0.1), 1U);
+  EXPECT_EQ(chunks(16'448, 16), 2U) << "500 Mbit/s";
+  EXPECT_EQ(chunks(16'448, 0), 2U) << "nothing was measured yet";
+  options.stripe_threshold_bytes = 0;
+  EXPECT_GT(chunks(16'448, 0.1), 1U) << "everything is to be striped";
+}
+
+TEST(WireTime, IsWhatAChunkTakesBeyondTheRoundTrip) {
+  WireTimeMeter meter;
+  EXPECT_EQ(meter.ns_per_byte(), 0);
+  meter.completed(50'000, 30'000, 10'000);
+  EXPECT_DOUBLE_EQ(meter.ns_per_byte(), 2);
+  meter.completed(30'000, 30'000, 10'000);
+  EXPECT_DOUBLE_EQ(meter.ns_per_byte(), 2) << "the upper one of two: less than nothing is noise";
+}
+
+TEST(WireTime, ARailThatIsNeverEmptyIsNotTakenForAFastOne) {
+  WireTimeMeter meter;
+  // 16 KiB at 500 Mbit/s, each behind another.
+  for (int i = 0; i < 16; ++i) meter.completed(262'000, 262'000, 16'384);
+  EXPECT_GT(meter.ns_per_byte(), 13);
+}
+
+TEST(WireTime, NeitherASlowPeerNorSavedCreditDecides) {
+  WireTimeMeter meter;
+  for (int i = 0; i < 16; ++i) meter.completed(i % 3 == 0 ? 9'000'000 : 60'000, 20'000, 10'000);
+  EXPECT_DOUBLE_EQ(meter.ns_per_byte(), 4);
+  for (int i = 0; i < 16; ++i) meter.completed(i % 3 == 0 ? 21'000 : 180'000, 20'000, 10'000);
+  EXPECT_DOUBLE_EQ(meter.ns_per_byte(), 16);
+}
+
+TEST(RateMeter, AnAcknowledgementThatIsHeldBackHidesNoRate) {
+  RateMeter meter;
+  const auto before = meter.posted(0);
+  const auto stamp = meter.posted(900'000);
+  meter.completed(910'000, before, 100, false);
+  meter.completed(1'000'000, stamp, 100'000, true);
+  EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6) << "100,000 bytes in 100 us of their own";
+}
+
 TEST(RoundTrip, QueueingOnABusyRailDoesNotRaiseIt) {
   RoundTripMeter meter;
   meter.completed(1000, true);
