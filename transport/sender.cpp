@@ -16,7 +16,7 @@ constexpr std::uint64_t kLookAhead = 16;
 // Medium puts are acknowledged by what goes back, which may be long after they arrived. So that
 // the rate is known all the same, one in so many asks for an acknowledgement of its own.
 constexpr std::uint32_t kMeasuredEvery = 8;
-constexpr std::uint32_t kMeasuredBytes = 8 * 1024;
+constexpr std::uint32_t kMeasuredBytes = 12 * 1024;
 
 bool measures(Link& link, std::uint32_t bytes, bool striped) {
   if (bytes < kMeasuredBytes) return false;

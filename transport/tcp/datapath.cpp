@@ -24,7 +24,7 @@ constexpr std::size_t kFramesPerSend = 32;
 constexpr int kReadsPerPoll = 8;
 /// An explicit acknowledgement is sent when this much has come without a frame going back.
 constexpr std::uint32_t kUntoldChunks = 16;
-constexpr std::uint32_t kUntoldBytes = 8 * 1024;
+constexpr std::uint32_t kUntoldBytes = 12 * 1024;
 /// Small puts answer each other: most are acknowledged by the next one that goes back. Those that
 /// are not must be before they fill their sender's room, which is 64 KiB at least.
 constexpr std::uint32_t kSmallPutShare = 4;
