@@ -42,6 +42,7 @@ std::vector<shm::MemoryPart> World::lane_memory(const std::vector<Card>& cards) 
 void World::make_segment(const std::vector<Card>& cards) {
   if (ranks_ == 1) {
     create_segment(cards);
+    watch_node(cards);
   } else {
     // Whoever fails here must still come to the fence, or the others would wait there for long.
     std::string failure;
@@ -58,6 +59,7 @@ void World::make_segment(const std::vector<Card>& cards) {
       throw;
     }
     if (!failure.empty()) throw Error(Code::ResourceLimit, failure);
+    watch_node(cards);
     attach_segment(cards);
     await_attached(cards);
   }
@@ -109,10 +111,11 @@ void World::await_attached(const std::vector<Card>& cards) {
   while (segment_.attached_count() < segment_.ranks()) {
     if (const auto dead = watch_.dead(); dead && segment_.attached_count() < segment_.ranks()) {
       const int rank = roster_.rank_of_local(*dead);
-      base::fail(Code::PeerLost,
-                 "rank {} (pid {}) of node {} ended before all had attached to its memory; see "
-                 "its own output for the reason",
-                 rank, cards[static_cast<std::size_t>(rank)].pid, team_.node);
+      base::fail_with_peer(
+          Code::PeerLost, rank,
+          "rank {} (pid {}) of node {} ended before all had attached to its memory; see its own "
+          "output for the reason",
+          rank, cards[static_cast<std::size_t>(rank)].pid, team_.node);
     }
     if (deadline.passed()) {
       base::fail(Code::Timeout,

@@ -62,7 +62,6 @@ World::World(const Options& options)
   adopt_nodes(cards, schedule::NodeMap(node_of_ranks(hosts, options_.nodes)),
               options_.node_memory_bytes);
   adopt_switches(cards);
-  watch_node(cards);
   make_segment(cards);
   start_fabric();
   find_outnumbered(cards);

@@ -140,7 +140,7 @@ struct Peer {
   // Puts from this peer.
   ArrivalTable arrivals;
   int last_rail = -1;             // that a chunk came over
-  std::uint64_t whole_bytes = 0;  // puts of up to this were one chunk since the last that was not
+  std::uint64_t whole_bytes = 0;  // puts of up to this are probably one chunk, by the last ones
 
   // The words told to and by the peer.
   std::uint64_t done = 0;

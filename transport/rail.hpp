@@ -153,7 +153,7 @@ class Rail {
   /// while something lies here that submit() would hand over.
   virtual bool flushed() const = 0;
   /// Sends acknowledgements that were held back for batching. Called before sleeping and at the
-  /// end of a call.
+  /// end of a call with large blocks.
   virtual void flush_acknowledgements() = 0;
   /// The fence: see the contract above. The rail reconnects later by itself.
   virtual void close(int peer, RailEvents& events) = 0;

@@ -36,8 +36,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-/// Runs in the child. Only async-signal-safe calls: the launcher has threads of PMIx, which may
-/// have held any lock at the fork.
+/// Runs in the child. Only async-signal-safe calls: whatever library has a thread in the
+/// launcher, it may have held any lock at the fork.
 [[noreturn]] void become_rank(const SpawnSettings& settings, int rank, pid_t launcher,
                               const int (&stdio)[3], char* const* arguments,
                               char* const* environment) {

@@ -178,6 +178,7 @@ void Job::read_output(Rank& rank, int stream) {
 
 void Job::on_aborts() {
   for (const AbortRequest& request : server_.take_aborts()) {
+    if (request.rank < 0 || static_cast<std::size_t>(request.rank) >= ranks_.size()) continue;
     const Rank& rank = ranks_[static_cast<std::size_t>(request.rank)];
     const int code = request.exit_code & 0xff;
     end_job(code != 0 ? code : 1, fmt::format("rank {} (pid {}) aborted the job with code {}{}{}",
@@ -252,8 +253,9 @@ void Job::on_server_end(const siginfo_t& info) {
       fmt::format("the PMIx server (pid {}) {}", info.si_pid, describe_end(info));
   if (options_.keep_going) {
     sinks_.message(message + "; ranks that have started go on");
-  } else {
+  } else if (!suspect_) {
     blame(kServerLostCode, message + "; ending the job", true);
+    suspect_->confirmed = false;
   }
 }
 
@@ -276,7 +278,7 @@ void Job::on_rank_end(Rank& rank, const siginfo_t& info) {
     }
   }
   if (running_ > 0) return;
-  if (suspect_) end_job(suspect_->exit_code, suspect_->message);
+  if (suspect_ && suspect_->confirmed) end_job(suspect_->exit_code, suspect_->message);
   job_deadline_ = base::Deadline::never();
   blame_deadline_ = base::Deadline::never();
   kill_deadline_ = base::Deadline::never();
@@ -286,7 +288,10 @@ void Job::on_rank_end(Rank& rank, const siginfo_t& info) {
 
 void Job::blame(int exit_code, const std::string& message, bool may_be_reaction) {
   if (!may_be_reaction) return end_job(exit_code, message);
-  if (suspect_) return;
+  if (suspect_) {
+    suspect_->confirmed = true;
+    return;
+  }
   suspect_ = Suspect{exit_code, message};
   blame_deadline_ = base::Deadline::after(kBlameGrace);
 }

@@ -38,6 +38,7 @@ class Job {
   struct Suspect {
     int exit_code;
     std::string message;
+    bool confirmed = true;  // false: the PMIx server, which harms nobody if all ranks end well
   };
 
   void start_ranks(const std::string& path, const Inherited& inherited);

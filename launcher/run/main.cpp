@@ -1,4 +1,4 @@
-// allrail-run: starts the ranks of a job on this host. It is a small PMIx server, so that an
+// allrail-run: starts the ranks of a job on this host. It has a small PMIx server, so that an
 // Allrail program needs no other launcher.
 #include <cstdio>
 #include <cstdlib>

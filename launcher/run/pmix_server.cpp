@@ -27,7 +27,7 @@ namespace {
 
 // The kernel cuts names at 15 characters.
 constexpr const char* kProcessName = "allrail-pmix";
-// Every step in the process has a shorter limit of its own, which says more.
+// For all ranks together. Registering one has a shorter limit of its own, which says more.
 constexpr std::chrono::seconds kStartLimit{60};
 
 // What the process tells: packets of a kind and its values.
@@ -111,9 +111,11 @@ int become_server(int channel, pid_t launcher) {
 /// The next packet, if there is one: no bytes at the end of the process.
 std::optional<std::vector<std::byte>> next_packet(int channel) {
   std::vector<std::byte> packet(kLargestPacket);
-  const ssize_t got = recv(channel, packet.data(), packet.size(), MSG_DONTWAIT);
+  const ssize_t got = recv(channel, packet.data(), packet.size(), MSG_DONTWAIT | MSG_TRUNC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-  packet.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  // Of one that is too long, its true length: as good as the end.
+  const bool whole = got > 0 && static_cast<std::size_t>(got) <= packet.size();
+  packet.resize(whole ? static_cast<std::size_t>(got) : 0);
   return packet;
 }
 
@@ -166,8 +168,10 @@ void PmixServer::await_start(int ranks) {
     }
     if (kind == Kind::Failed) throw Error(Code::Bootstrap, reader.text());
     if (kind == Kind::Variables) {
-      auto& variables = variables_.emplace_back(reader.number<std::uint32_t>());
-      for (std::string& variable : variables) variable = reader.text();
+      auto& variables = variables_.emplace_back();
+      const auto count = reader.number<std::uint32_t>();
+      for (std::uint32_t i = 0; i < count && reader.ok(); ++i) variables.push_back(reader.text());
+      if (!reader.ok()) base::fail(Code::Internal, "the PMIx server told half a variable");
     }
     ready = kind == Kind::Ready;
   }

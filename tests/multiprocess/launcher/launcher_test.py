@@ -37,6 +37,12 @@ from harness import (
     wait_for_ranks,
     wait_until,
 )
+from server_cases import (  # noqa: F401, looked up by name
+    test_server_killed,
+    test_server_killed_at_the_end,
+    test_server_killed_in_start,
+    test_server_killed_with_a_rank,
+)
 
 
 # ---- bootstrap ----
@@ -452,54 +458,6 @@ def test_strays():
     result = job(3, "child:60000", "daemon:60000", "print:out\n")
     expect(result.code == 0 and result.out == "out\n" * 3, "ends although children live", result)
     expect(result.seconds < 5, "does not wait for them", result)
-
-
-def test_server_killed():
-    """The PMIx library may fail: no job hangs for it, and it takes the blame only if it has to."""
-    waiting = [RUN, "-n", "2", PROBE, "print:ready\n", "1@sleep:60000", "0@sleep:300"]
-    for go_on in (False, True):
-        command = [*waiting[:3], "--keep-going", *waiting[3:]] if go_on else waiting
-        command[-2] = "1@sleep:300" if go_on else command[-2]
-        process = start(command)
-        began = time.monotonic()
-        for _ in range(2):
-            read_line(process.stdout, "ready")
-        os.kill(helper_process("allrail-pmix"), signal.SIGSEGV)
-        result = finish(process, began)
-        expect(result.code == (0 if go_on else 1), "go on: %s" % go_on, result)
-        expect("the PMIx server (pid " in result.err and "signal 11" in result.err, "why", result)
-        expect(result.seconds < 5, "at once", result)
-
-
-def test_server_killed_with_a_rank():
-    """The rank is the cause, in whatever order the two ends are seen."""
-    for rank_first in (False, True):
-        process = start([RUN, "-n", "3", PROBE, "print:ready\n", "sleep:60000"])
-        began = time.monotonic()
-        for _ in range(3):
-            read_line(process.stdout, "ready")
-        ranks = [pid for pid, line in marked_processes() if line.startswith(PROBE)]
-        pids = [helper_process("allrail-pmix"), ranks[0]]
-        for pid in reversed(pids) if rank_first else pids:
-            os.kill(pid, signal.SIGKILL)
-        result = finish(process, began)
-        expect(result.code == 137 and "rank " in result.err, "first: %s" % rank_first, result)
-        expect("PMIx server" not in result.err, "only the cause is told", result)
-
-
-def test_server_killed_in_start():
-    """Whatever step it dies in: an error of the launcher or a rank, or a job as it would be."""
-    for step in range(25):
-        process = start([RUN, "-n", "4", PROBE, "--timeout", "3000", "sleep:50"])
-        began = time.monotonic()
-        time.sleep(0.003 * step)
-        try:
-            os.kill(helper_process("allrail-pmix"), signal.SIGKILL)
-        except (AssertionError, OSError):
-            pass
-        result = finish(process, began)
-        expect(result.code in (0, 1, 5) and result.seconds < 10, "step %d" % step, result)
-        expect(result.code == 0 or "PMIx" in result.err, "step %d says why" % step, result)
 
 
 def test_janitor_killed():
