@@ -127,6 +127,7 @@ class World final : public coll::TeamEvents {
   void enter_segment();
   /// Where the lanes of this node's leaders should lie.
   std::vector<shm::MemoryPart> lane_memory(const std::vector<Card>& cards) const;
+  int ended_outside() const;
   void await_attached(const std::vector<Card>& cards);
   void start_fabric();
   void find_outnumbered(const std::vector<Card>& cards);

@@ -105,12 +105,24 @@ void World::enter_segment() {
   roster_.elect_by(leader_policy_, directory_.places(roster_.ranks()));
 }
 
+/// A rank of this node that ended and never entered the segment, or -1: one that has entered may
+/// have done all that it had to do.
+int World::ended_outside() const {
+  if (!watch_.dead()) return -1;
+  for (int local = 0; local < watch_.size(); ++local) {
+    if (watch_.is_dead(local) &&
+        segment_.line(local).state.load(std::memory_order_acquire) == shm::RankState::Joining) {
+      return roster_.rank_of_local(local);
+    }
+  }
+  return -1;
+}
+
 void World::await_attached(const std::vector<Card>& cards) {
   if (team_.local_rank != 0) return;
   const auto deadline = base::Deadline::after(options_.bootstrap_timeout);
   while (segment_.attached_count() < segment_.ranks()) {
-    if (const auto dead = watch_.dead(); dead && segment_.attached_count() < segment_.ranks()) {
-      const int rank = roster_.rank_of_local(*dead);
+    if (const int rank = ended_outside(); rank >= 0) {
       base::fail_with_peer(
           Code::PeerLost, rank,
           "rank {} (pid {}) of node {} ended before all had attached to its memory; see its own "

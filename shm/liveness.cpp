@@ -45,6 +45,12 @@ std::optional<int> PeerWatch::dead() const {
   return std::nullopt;
 }
 
+bool PeerWatch::is_dead(int index) const {
+  const Watched& watched = watched_[static_cast<std::size_t>(index)];
+  pollfd entry{watched.fd.get(), POLLIN, 0};
+  return watched.gone || ::poll(&entry, 1, 0) > 0;
+}
+
 void PeerWatch::forget(int index) noexcept {
   watched_[static_cast<std::size_t>(index)].fd.reset();
   watched_[static_cast<std::size_t>(index)].gone = false;

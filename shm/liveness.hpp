@@ -22,6 +22,8 @@ class PeerWatch {
   /// The index (into the pids given) of a process that has ended, or nothing. One system call that
   /// never blocks: for the slow path of waits. A process that was forget()ed is not reported.
   std::optional<int> dead() const;
+  /// Whether this process has ended and was not forgotten. One system call.
+  bool is_dead(int index) const;
   /// This process may end now: it said goodbye.
   void forget(int index) noexcept;
   /// The pidfd for epoll; -1 for a process that was gone at the start or forgotten.

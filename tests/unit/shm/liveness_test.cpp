@@ -33,6 +33,7 @@ TEST(PeerWatchTest, says_who_died) {
   EXPECT_FALSE(watch.dead().has_value());  // stopped is not dead
   end(pids[1]);
   EXPECT_EQ(watch.dead(), 1);
+  EXPECT_TRUE(watch.is_dead(1) && !watch.is_dead(0));
   end(pids[0]);
   end(pids[2]);
   EXPECT_EQ(watch.dead(), 0);
