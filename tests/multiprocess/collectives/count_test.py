@@ -197,10 +197,10 @@ def test_kept_after_start():
     many, least_of_many, most_of_many = kept(7, 7)
     the_map = 4 * (many - few)
     # The least is that of a rank without links. A leader's differs by some kilobytes from run to
-    # run, with what its links are doing when it is counted; a table of ranks is larger than that.
+    # run, with what its links are doing when it is counted: 7 to 9 were seen.
     limit = least_of_few + the_map + 1000
     expect(least_of_many <= limit, "%d bytes, at most %d are allowed" % (least_of_many, limit))
-    limit = most_of_few + the_map + 8000
+    limit = most_of_few + the_map + 12000
     expect(most_of_many <= limit, "%d bytes, at most %d are allowed" % (most_of_many, limit))
 
 
