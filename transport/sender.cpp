@@ -281,8 +281,8 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
   const std::int64_t now_ns = now();
   for (int i = 0; i < count && link.in_flight > 0; ++i) {
     const InFlight& record = link.at(0);
-    link.rate.completed(now_ns, record.link_stamp, record.bytes, record.bulk);
-    state.rate.completed(now_ns, record.rail_stamp, record.bytes, record.bulk);
+    link.rate.completed(now_ns, record.posted_ns, record.link_stamp, record.bytes, record.bulk);
+    state.rate.completed(now_ns, record.posted_ns, record.rail_stamp, record.bytes, record.bulk);
     if (record.bulk) {
       state.wire_time.completed(now_ns - record.posted_ns, link.round_trip.round_trip_ns(),
                                 record.bytes);

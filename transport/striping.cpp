@@ -92,15 +92,16 @@ Cut cut_put(std::uint64_t put_bytes, std::uint32_t chunk_bytes) {
 RateMeter::Stamp RateMeter::posted(std::int64_t now_ns) {
   if (in_flight_ == 0) last_delivery_ns_ = now_ns;
   ++in_flight_;
-  return {last_delivery_ns_, delivered_bytes_, now_ns};
+  return {last_delivery_ns_, delivered_bytes_};
 }
 
-void RateMeter::completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t bytes, bool bulk) {
+void RateMeter::completed(std::int64_t now_ns, std::int64_t posted_ns, const Stamp& stamp,
+                          std::uint32_t bytes, bool bulk) {
   --in_flight_;
   delivered_bytes_ += bytes;
   last_delivery_ns_ = now_ns;
   const std::int64_t interval_ns = std::max<std::int64_t>(now_ns - stamp.time_ns, 1);
-  const std::int64_t own_ns = std::max<std::int64_t>(now_ns - stamp.posted_ns, 1);
+  const std::int64_t own_ns = std::max<std::int64_t>(now_ns - posted_ns, 1);
   const double sample = std::max(static_cast<double>(delivered_bytes_ - stamp.delivered_bytes) *
                                      1e9 / static_cast<double>(interval_ns),
                                  static_cast<double>(bytes) * 1e9 / static_cast<double>(own_ns));

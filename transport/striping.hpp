@@ -39,14 +39,14 @@ class RateMeter {
   struct Stamp {
     std::int64_t time_ns = 0;
     std::uint64_t delivered_bytes = 0;
-    std::int64_t posted_ns = 0;
   };
 
   Stamp posted(std::int64_t now_ns);
   /// `bulk`: large, and acknowledged at once. Others measure latency, not rate; they only count
   /// where they are better than what is known, and never first: a rail that has carried nothing
   /// else would look so slow that no large put ever took it.
-  void completed(std::int64_t now_ns, const Stamp& stamp, std::uint32_t bytes, bool bulk);
+  void completed(std::int64_t now_ns, std::int64_t posted_ns, const Stamp& stamp,
+                 std::uint32_t bytes, bool bulk);
   /// A posted chunk was lost with its link.
   void abandoned() { --in_flight_; }
 

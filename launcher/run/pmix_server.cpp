@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // The PMIx server of one job on one host: a process of its own, because a fault of the library must
 // not end the job. In PMIx 4.2, a rank that dies just when a fence ends can make the library use
-// memory that it has freed (the fence is then ended twice); newer versions guard against it.
+// memory that it has freed (the fence is then ended twice).
 #pragma once
 
 #include <string>

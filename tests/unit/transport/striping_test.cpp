@@ -62,7 +62,7 @@ TEST(RateMeter, MeasuresASteadyStream) {
   RateMeter::Stamp first = meter.posted(0);
   RateMeter::Stamp second = meter.posted(0);
   for (int i = 1; i <= 40; ++i) {  // 1000 bytes every microsecond, two in flight
-    meter.completed(i * 1000, first, 1000, true);
+    meter.completed(i * 1000, (i - 2) * 1000, first, 1000, true);
     first = second;
     second = meter.posted(i * 1000);
   }
@@ -74,12 +74,14 @@ TEST(RateMeter, ForgetsAFasterPast) {
   std::int64_t now_ns = 0;
   for (int i = 0; i < 20; ++i) {
     const auto stamp = meter.posted(now_ns);
-    meter.completed(now_ns += 1000, stamp, 1000, true);
+    meter.completed(now_ns + 1000, now_ns, stamp, 1000, true);
+    now_ns += 1000;
   }
   EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6);
   for (int i = 0; i < 16; ++i) {
     const auto stamp = meter.posted(now_ns);
-    meter.completed(now_ns += 10'000, stamp, 1000, true);
+    meter.completed(now_ns + 10'000, now_ns, stamp, 1000, true);
+    now_ns += 10'000;
   }
   EXPECT_NEAR(meter.bytes_per_second(), 1e8, 1e6);
 }
@@ -89,26 +91,28 @@ TEST(RateMeter, DoesNotBelieveAShortBurst) {
   std::int64_t now_ns = 0;
   for (int i = 0; i < 64; ++i) {  // every sixteenth chunk meets a full bucket
     const auto stamp = meter.posted(now_ns);
-    meter.completed(now_ns += i % 16 == 0 ? 100 : 1000, stamp, 1000, true);
+    const std::int64_t took_ns = i % 16 == 0 ? 100 : 1000;
+    meter.completed(now_ns + took_ns, now_ns, stamp, 1000, true);
+    now_ns += took_ns;
   }
   EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6);
 }
 
 TEST(RateMeter, SmallPutsDoNotLowerTheRate) {
   RateMeter meter;
-  meter.completed(1000, meter.posted(0), 1000, true);
+  meter.completed(1000, 0, meter.posted(0), 1000, true);
   for (int i = 0; i < 100; ++i) {
     const auto stamp = meter.posted(i * 10'000 + 1000);
-    meter.completed(i * 10'000 + 6000, stamp, 8, false);
+    meter.completed(i * 10'000 + 6000, i * 10'000 + 1000, stamp, 8, false);
   }
   EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6);
 }
 
 TEST(RateMeter, SmallPutsAreNoFirstSample) {
   RateMeter meter;
-  meter.completed(50'000, meter.posted(0), 100, false);
+  meter.completed(50'000, 0, meter.posted(0), 100, false);
   EXPECT_EQ(meter.bytes_per_second(), 0) << "2 MB/s would keep every large put away";
-  meter.completed(200'000, meter.posted(100'000), 10'000, true);
+  meter.completed(200'000, 100'000, meter.posted(100'000), 10'000, true);
   EXPECT_NEAR(meter.bytes_per_second(), 1e8, 1e6);
 }
 
@@ -173,8 +177,8 @@ TEST(RateMeter, AnAcknowledgementThatIsHeldBackHidesNoRate) {
   RateMeter meter;
   const auto before = meter.posted(0);
   const auto stamp = meter.posted(900'000);
-  meter.completed(910'000, before, 100, false);
-  meter.completed(1'000'000, stamp, 100'000, true);
+  meter.completed(910'000, 0, before, 100, false);
+  meter.completed(1'000'000, 900'000, stamp, 100'000, true);
   EXPECT_NEAR(meter.bytes_per_second(), 1e9, 1e6) << "100,000 bytes in 100 us of their own";
 }
 
