@@ -191,16 +191,22 @@ def kept(nodes, ranks_per_node):
     return ranks, min(found), max(found)
 
 
+def kept_at_rest(nodes, each):
+    """The same, of three jobs the one whose links were at rest the most."""
+    jobs = [kept(nodes, each) for _ in range(3)]
+    return jobs[0][0], min(least for _, least, _ in jobs), min(most for _, _, most in jobs)
+
+
 def test_kept_after_start():
     """With as many nodes and ranks per node together, twice the ranks keep no more than the map."""
-    few, least_of_few, most_of_few = kept(12, 2)
-    many, least_of_many, most_of_many = kept(7, 7)
+    few, least_of_few, most_of_few = kept_at_rest(12, 2)
+    many, least_of_many, most_of_many = kept_at_rest(7, 7)
     the_map = 4 * (many - few)
     # The least is that of a rank without links. A leader's differs by some kilobytes from run to
-    # run, with what its links are doing when it is counted: 7 to 9 were seen.
+    # run, with what its links are doing when it is counted; a table of ranks is larger than that.
     limit = least_of_few + the_map + 1000
     expect(least_of_many <= limit, "%d bytes, at most %d are allowed" % (least_of_many, limit))
-    limit = most_of_few + the_map + 12000
+    limit = most_of_few + the_map + 8000
     expect(most_of_many <= limit, "%d bytes, at most %d are allowed" % (most_of_many, limit))
 
 
