@@ -1,8 +1,13 @@
 #include "perf/bench_options.hpp"
 
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 
@@ -96,6 +101,20 @@ void add_skew(CLI::App& app, BenchOptions& options, CLI::Option* mode) {
   app.add_option("--seed", options.skew_seed, "of those random times")
       ->needs(skew)
       ->capture_default_str();
+}
+
+// A launcher ends the job with its first rank that fails, and rank 0 may not have got as far.
+constexpr auto kTimeToSpeak = std::chrono::seconds(5);
+
+// Every rank parses the same line: only rank 0 says what is wrong with it.
+int refuse_command_line(int code, const std::function<void()>& say) {
+  const char* rank = std::getenv("PMIX_RANK");
+  if (rank == nullptr || std::string(rank) == "0") {
+    say();
+  } else if (code != 0) {
+    std::this_thread::sleep_for(kTimeToSpeak);
+  }
+  return code;
 }
 
 }  // namespace
@@ -194,11 +213,9 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
     options.algorithms = algorithms_named(algorithms, options.what);
     check_what(options);
   } catch (const CLI::ParseError& error) {
-    // Every rank parses the same line: only one of them says what is wrong with it.
-    const char* rank = std::getenv("PMIX_RANK");
-    const bool speaks = rank == nullptr || std::string(rank) == "0";
-    const int code = speaks ? app.exit(error) : error.get_exit_code();
-    return code;
+    return refuse_command_line(error.get_exit_code(), [&] { app.exit(error); });
+  } catch (const std::exception& error) {
+    return refuse_command_line(1, [&] { std::cerr << "allrail-bench: " << error.what() << '\n'; });
   }
   options.mode = mode == "isolated" ? Mode::Isolated : Mode::Streaming;
   options.memory = memory == "buffer" ? BenchOptions::Memory::Buffer

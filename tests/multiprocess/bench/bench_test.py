@@ -82,6 +82,15 @@ def test_overlap_finds_wrong_options():
         expect(said in result.err + result.out, "it does not name what is wrong", result)
 
 
+def test_wrong_options_with_rank_0_late():
+    """Rank 0 says what is wrong, once, although the others knew it before."""
+    late = ("sh", "-c", 'if [ "$PMIX_RANK" = 0 ]; then sleep 1; fi; exec "$@"', "sh")
+    words = ("allgather", "--sizes", "many")
+    result = run([RUN, "-n", "3", *late, PROBE, *words], limit=60, env=environment())
+    expect((result.err + result.out).count("many") == 1, "it is not said, or not once", result)
+    expect("rank 0 " in result.err, "the launcher does not name who said it", result)
+
+
 def test_no_overlap():
     result, document = bench(2, "2", "--sizes", "8,64K", "--iterations", "3")
     expect([row["overlap"] for row in document["results"]] == [None, None], "overlap", result)
