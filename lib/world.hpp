@@ -25,6 +25,7 @@
 #include "lib/rail_directory.hpp"
 #include "lib/rails.hpp"
 #include "lib/switch_place.hpp"
+#include "lib/topology/topology.hpp"
 #include "lib/tuning_file.hpp"
 #include "lib/user_plan.hpp"
 #include "shm/liveness.hpp"
@@ -111,7 +112,7 @@ class World final : public coll::TeamEvents {
   // in the directory.
   void fill_in(Card& mine);
   std::vector<Card> take_cards(const std::vector<std::vector<std::byte>>& blobs, const Card& mine);
-  void find_place();
+  void find_place(const topology::Machine& cores);
   void adopt_nodes(const std::vector<Card>& cards, const schedule::NodeMap& map,
                    std::uint64_t node_memory_bytes);
   void find_switch_or_tell(Card& mine);
@@ -130,7 +131,7 @@ class World final : public coll::TeamEvents {
   int ended_outside() const;
   void await_attached(const std::vector<Card>& cards);
   void start_fabric();
-  void find_outnumbered(const std::vector<Card>& cards);
+  void find_outnumbered(const topology::Machine& cores, const std::vector<Card>& cards);
   void start_engine(const std::vector<Card>& cards);
   void start_helper();
   void agree_on_reading(const std::vector<Card>& cards);

@@ -48,9 +48,11 @@ World::World(const Options& options)
   set_up_log(options_.log, ranks_ > 1 ? team_.rank : -1);
   wanted_pairs_ = base::parse_pairs(options_.rail_pairs).value();
   leader_policy_ = topology::parse_leader_policy(options_.leader_policy).value();
+  // One that lives during the whole start: hwloc loads its plugins again for every first one.
+  const auto machine = topology::Machine::discover(topology::Machine::Detail::CoresOnly);
   Card mine;
   prepare_or_tell(mine, ranks_ > 1);
-  find_place();
+  find_place(machine);
   fill_in(mine);
   find_switch_or_tell(mine);
   const std::vector<Card> cards = take_cards(bootstrap.exchange(encode(mine)), mine);
@@ -64,7 +66,7 @@ World::World(const Options& options)
   adopt_switches(cards);
   make_segment(cards);
   start_fabric();
-  find_outnumbered(cards);
+  find_outnumbered(machine, cards);
   start_engine(cards);
   {
     const EntryGuard guard(job_->gate);
@@ -93,9 +95,8 @@ void World::read_tuning() {
   base::log_info("{} rules choose algorithms, from {}", tuning_.rule_count(), tuning_.path);
 }
 
-void World::find_place() {
+void World::find_place(const topology::Machine& cores) {
   using topology::Machine;
-  const Machine cores = Machine::discover(Machine::Detail::CoresOnly);
   cpuset_ = cores.cpuset();
   // Where all is equally near, the devices, which take longer to find, would tell nothing.
   if (cores.domains() == 1 || ranks_ == 1) return;
@@ -241,15 +242,14 @@ void World::start_fabric() {
 }
 
 /// Virtual nodes share the cores of their host, so all ranks of the host are counted.
-void World::find_outnumbered(const std::vector<Card>& cards) {
+void World::find_outnumbered(const topology::Machine& cores, const std::vector<Card>& cards) {
   std::vector<std::string> host_cpusets;
   for (const Card& card : cards) {
     if (card.host == cards[static_cast<std::size_t>(team_.rank)].host) {
       host_cpusets.push_back(card.cpuset);
     }
   }
-  const auto machine = topology::Machine::discover(topology::Machine::Detail::CoresOnly);
-  outnumbered_ = machine.outnumbered(host_cpusets);
+  outnumbered_ = cores.outnumbered(host_cpusets);
 }
 
 void World::watch_node(const std::vector<Card>& cards) {
