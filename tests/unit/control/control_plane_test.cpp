@@ -171,21 +171,32 @@ TEST_F(ControlPlaneTest, a_local_process_that_said_goodbye_may_end) {
   EXPECT_FALSE(any_aborted());
 }
 
-/// Shuts down every established TCP connection of this process, as if the network had reset them.
-int cut_all_links() {
-  int cut = 0;
+/// The established TCP connections of this process.
+std::vector<int> links() {
+  std::vector<int> found;
   DIR* directory = ::opendir("/proc/self/fd");
   while (const dirent* entry = ::readdir(directory)) {
     const int fd = std::atoi(entry->d_name);
-    if (fd > 2 && remote_endpoint(fd) && ::shutdown(fd, SHUT_RDWR) == 0) ++cut;
+    if (fd > 2 && remote_endpoint(fd)) found.push_back(fd);
   }
   ::closedir(directory);
+  return found;
+}
+
+/// Shuts down all of them, as if the network had reset them.
+int cut_all_links() {
+  int cut = 0;
+  for (const int fd : links()) {
+    if (::shutdown(fd, SHUT_RDWR) == 0) ++cut;
+  }
   return cut;
 }
 
 TEST_F(ControlPlaneTest, cut_links_come_back) {
   start(4, {"127.0.0.1", "127.0.0.2"});
   for (int round = 0; round < 3; ++round) {
+    // A busy machine may not have noticed yet that the last cut took these links.
+    ASSERT_TRUE(within(5s, [] { return links().size() >= 8; })) << "round " << round;
     EXPECT_GE(cut_all_links(), 8);
     std::this_thread::sleep_for(100ms);
     ASSERT_TRUE(within(5s, [&] { return linked(); })) << "round " << round;
