@@ -48,7 +48,8 @@ World::World(const Options& options)
   set_up_log(options_.log, ranks_ > 1 ? team_.rank : -1);
   wanted_pairs_ = base::parse_pairs(options_.rail_pairs).value();
   leader_policy_ = topology::parse_leader_policy(options_.leader_policy).value();
-  // One that lives during the whole start: hwloc loads its plugins again for every first one.
+  // Lives during the whole start: hwloc unloads its plugins with the last topology there is, and
+  // would load them again for the next.
   const auto machine = topology::Machine::discover(topology::Machine::Detail::CoresOnly);
   Card mine;
   prepare_or_tell(mine, ranks_ > 1);
