@@ -1,6 +1,7 @@
 #include "coll/done_counts.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace allrail::coll {
 
@@ -27,6 +28,13 @@ void DoneCounts::refresh_mine() {
   shm::notify(*team_.segment);
 }
 
+bool DoneCounts::refresh() {
+  refresh_mine();
+  look_at_lines();
+  const std::uint64_t before = std::exchange(refreshed_, lowest_local());
+  return refreshed_ > before;
+}
+
 std::uint64_t DoneCounts::lowest_local() const { return *std::ranges::min_element(local_); }
 
 void DoneCounts::look_at_lines() {
@@ -44,6 +52,8 @@ std::uint64_t DoneCounts::of_my_node(std::uint64_t call) {
 
 bool DoneCounts::my_node_is_done(std::uint64_t call) {
   if (call == 0 || lowest_local() >= call) return true;
+  // Acknowledgements of this rank's own puts may have come since the last call ended.
+  if (mine_ < call) refresh_mine();
   look_at_lines();
   return lowest_local() >= call;
 }

@@ -24,6 +24,9 @@ class DoneCounts {
   void finished(std::uint64_t call);
   /// Publishes this rank's count anew: acknowledgements may have arrived.
   void refresh_mine();
+  /// That, and a look at the other ranks of the node. Whether the node's count is higher than at
+  /// the last such look.
+  bool refresh();
   std::uint64_t mine() const { return mine_; }
 
   /// The node's count for the header of call `call`; looks at the ranks' lines only when what is
@@ -72,6 +75,7 @@ class DoneCounts {
   const Team& team_;
   std::uint64_t finished_ = 0;
   std::uint64_t mine_ = 0;
+  std::uint64_t refreshed_ = 0;       // the node's count at the last refresh()
   std::vector<std::uint64_t> local_;  // by local rank
   std::vector<std::uint64_t> nodes_;  // by node
   transport::PeerTable<Told> told_;   // those that a plan talks to over rails

@@ -167,7 +167,7 @@ inline bool Engine::leave_front() {
     // Peers wait for them where they put out of user memory.
     const bool at_once = plan.zero_copy() || plan.description().bytes >= kAcknowledgeAtOnceBytes;
     if (at_once) fabric->acknowledge();
-    done_counts_.refresh_mine();
+    done_counts_.refresh();
     // Those who put here without hearing of us by the way, such as a ring's other neighbour.
     for (const int peer : plan.peers()) {
       if (!team_.is_local(peer)) done_counts_.tell_if_behind(peer);

@@ -101,6 +101,7 @@ class Engine {
   bool uses_rails() const;
   bool slow_checks();
   void check_mutual_wait();
+  void tell_what_is_done();
   void share_progress();
   bool look();
   void check_failures();

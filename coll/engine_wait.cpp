@@ -43,7 +43,9 @@ bool Engine::test(CallRun& call) {
 /// Everything that can be done without waiting, for one call or (null) for all that are in flight.
 /// True if the rails moved anything.
 bool Engine::step(const CallRun* awaited) {
-  const bool moved = uses_rails() && team_.fabric->progress();
+  const bool rails = uses_rails();
+  const bool moved = rails && team_.fabric->progress();
+  if (rails) tell_what_is_done();
   advance();
   if (awaited != nullptr ? awaited->state == CallRun::State::Ended : front_ == nullptr)
     return moved;
@@ -88,6 +90,7 @@ void Engine::wait_for(const CallRun& call) {
     checked_ = false;
     while (slices_ended == slices_ended_) {
       bool moved = rails && look();
+      if (rails) tell_what_is_done();
       advance();
       if (call.state == CallRun::State::Ended) return;
       if (others) moved = team_.group->advance_others(*this) || moved;
@@ -175,6 +178,17 @@ bool Engine::is_awaited_by(int job_rank) const noexcept {
       team_.segment->line(team_.local_rank_of(rank)).awaits.load(std::memory_order_acquire);
   return shm::awaited_rank(word) == team_.job_rank_of(team_.rank) &&
          shm::awaiting_call(word) > sequence_;
+}
+
+/// Peers may wait for slots that puts of this rank, or others of its node, still held when its last
+/// call ended: the end of the next call, which may be one that they put in, would be too late.
+void Engine::tell_what_is_done() {
+  if (!done_counts_.refresh()) return;
+  for (const CallRun* call = front_; call != nullptr; call = call->next) {
+    for (const int peer : call->plan->peers()) {
+      if (!team_.is_local(peer)) done_counts_.tell_if_behind(peer);
+    }
+  }
 }
 
 /// What others may wait for while this rank waits, or computes.

@@ -363,7 +363,8 @@ const Step* Execution::awaited_put() const {
 }
 
 bool Execution::awaits_node() const {
-  if (!slot_is_free_) return true;
+  // Puts of this rank that are not acknowledged hold its slot as well: their news comes by rail.
+  if (!slot_is_free_) return context_.done_counts.mine() >= call_.slot.previous_call;
   if (next_step_ >= call_.schedule->steps.size()) return false;
   const Step& step = call_.schedule->steps[next_step_];
   return step.kind == StepKind::AwaitLocal ||

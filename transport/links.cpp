@@ -224,7 +224,9 @@ void FabricState::send_owed() {
     answer_fences(*peer);
     send_fences(*peer);
     if (!peer->state_due) continue;
-    const int rail = healthy_link(*peer, 0);
+    // Where chunks came last, so that the frame acknowledges them as well: a peer that only sends
+    // needs both to use its slot again.
+    const int rail = healthy_link(*peer, std::max(peer->last_rail, 0));
     ControlMessage message;
     // Without a link it stays due; the hello of the next link brings it.
     if (rail >= 0 && !send(*peer, rail, message)) owed_ = true;

@@ -2,35 +2,23 @@
 // started and do not block, and what they register.
 #include <array>
 #include <memory>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "coll/engine.hpp"
 #include "shm/progress.hpp"
-#include "tests/unit/coll/counting_rail.hpp"
-#include "transport/fake/fake_network.hpp"
+#include "tests/unit/coll/engine_rank.hpp"
 
 namespace allrail::coll {
 namespace {
 
+using testing::EngineRank;
+using testing::geometry;
+
 constexpr int kRanks = 3;
 constexpr std::uint64_t kBytes = 5000;
 constexpr std::uint64_t kRegisteredBytes = (kRanks + 1) * kBytes;
-
-SlotGeometry geometry() {
-  SlotGeometry geometry;
-  geometry.small_slot_bytes = 4096;
-  geometry.large_slot_bytes = 65536;
-  return geometry;
-}
-
-shm::SegmentLayout layout_of_one_rank() {
-  shm::SegmentLayout layout;
-  layout.ranks = 1;
-  layout.small_slot_bytes = geometry().small_slot_bytes;
-  layout.large_slot_bytes = geometry().large_slot_bytes;
-  return shm::lay_out(layout);
-}
 
 /// The bytes that a rank sends in a start.
 std::byte content(int rank, int start) { return static_cast<std::byte>(rank + 1 + 10 * start); }
@@ -43,36 +31,6 @@ struct Started {
   CallRun run;
 };
 using OfAllRanks = std::array<Started, kRanks>;
-
-struct Rank final : TeamEvents {
-  std::vector<shm::SegmentLayout> layouts{{}, layout_of_one_rank()};
-  Roster roster;
-  shm::NodeSegment segment = std::move(shm::NodeSegment::in_memory(layouts[1]).front());
-  testing::RegistrationCount registrations;
-  std::unique_ptr<transport::Fabric> fabric;
-  Team team;
-  std::unique_ptr<Engine> engine;
-
-  Rank(transport::FakeNetwork& network, int rank) : roster(schedule::NodeMap({0, 1, 2}), rank) {
-    transport::FabricOptions options;
-    options.now_ns = [&network] { return network.now_ns(); };
-    std::vector<std::unique_ptr<transport::Rail>> rails;
-    rails.push_back(
-        std::make_unique<testing::CountingRail>(network.make_rail(rank, 0), registrations));
-    fabric = std::make_unique<transport::Fabric>(rank, kRanks, std::move(rails), options);
-    fabric->set_primary_window(segment.bytes());
-    team.rank = team.node = rank;
-    team.roster = &roster;
-    team.layouts = &layouts;
-    team.segment = &segment;
-    team.fabric = fabric.get();
-    team.events = this;
-  }
-  void abort_set() override {}
-  transport::PeerRails rails_of(int peer) override {
-    return {"", {{"fake0", transport::FakeNetwork::address_of(peer, 0)}}, {{0, 0}}};
-  }
-};
 
 class CallsInFlight : public ::testing::Test {
  protected:
@@ -151,13 +109,11 @@ class CallsInFlight : public ::testing::Test {
   }
 
   std::uint64_t begun_on(int rank) { return shm::read_call(at(rank).segment.line(0)).sequence; }
-  Rank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  EngineRank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
 
  private:
   transport::FakeNetwork network_{1, kRanks, std::vector<transport::FakeRailOptions>(1)};
-  std::array<std::unique_ptr<Rank>, kRanks> ranks_{std::make_unique<Rank>(network_, 0),
-                                                   std::make_unique<Rank>(network_, 1),
-                                                   std::make_unique<Rank>(network_, 2)};
+  std::vector<std::unique_ptr<EngineRank>> ranks_ = testing::make_engine_ranks(network_, kRanks, 1);
 };
 
 TEST_F(CallsInFlight, RegisterOnceForAllStartsOfAPlan) {

@@ -175,5 +175,24 @@ TEST(DoneCounts, AreToldByMessageAlsoWhereAHeaderIsOnItsWay) {
   EXPECT_EQ(job.fabric(1).told_done(0), 7U);
 }
 
+TEST(DoneCounts, FollowTheAcknowledgementsOfOwnPuts) {
+  SmallJob job(2);
+  job.plan("smp-direct", 16);
+  job.let_time_pass();
+  const std::vector<std::byte> bytes(16);
+  transport::Put put;
+  put.peer = 1;
+  put.from = bytes.data();
+  put.bytes = bytes.size();
+  put.call = 7;
+  job.fabric(1).expect(0, bytes.size());
+  job.fabric(0).put(put);
+  job.counts(0).finished(7);
+  EXPECT_FALSE(job.counts(0).my_node_is_done(7)) << "a rail may still read from its slot";
+  EXPECT_TRUE(job.counts(0).my_node_is_done(6));
+  job.let_time_pass();
+  EXPECT_TRUE(job.counts(0).my_node_is_done(7)) << "whoever waits for the slot looks at it anew";
+}
+
 }  // namespace
 }  // namespace allrail::coll::testing

@@ -1,0 +1,116 @@
+// Many small calls with a root one after the other, where data goes one way only: nothing but done
+// counts and acknowledgements comes back, and slots must be free again by them alone.
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/coll/engine_rank.hpp"
+
+namespace allrail::coll {
+namespace {
+
+using testing::EngineRank;
+
+constexpr int kNodes = 4;  // a binomial tree with a node in the middle: 3 - 2 - 0 - 1
+constexpr std::uint64_t kBytes = 8;
+constexpr std::uint64_t kCalls = 400;
+constexpr std::int64_t kTickNs = 10'000;
+
+struct Stream {
+  Operation operation;
+  int node_size;
+};
+
+class RootedStream : public ::testing::TestWithParam<Stream> {
+ protected:
+  void SetUp() override {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      at(rank).engine = std::make_unique<Engine>(at(rank).team, testing::geometry(), 1, UINT64_MAX);
+      Calls& mine = calls_.emplace_back();
+      mine.memory.resize(static_cast<std::size_t>(ranks()) * kBytes);
+      mine.plan = std::make_unique<CallPlan>(
+          request(), at(rank).roster, PlanLimits{testing::geometry().large_slot_bytes, UINT64_MAX});
+      mine.run.plan = mine.plan.get();
+      mine.run.buffers = {mine.memory.data(), mine.memory.data(), mine.memory.size(),
+                          mine.memory.size()};
+      at(rank).engine->connect(*mine.plan);
+    }
+    // Only then is a tick without progress a stall.
+    for (int i = 0; i < 1000; ++i) {
+      for (auto& rank : ranks_) rank->fabric->progress();
+      network_.advance(100'000);
+    }
+  }
+
+  static int ranks() { return kNodes * GetParam().node_size; }
+  static PlanRequest request() {
+    PlanRequest request;
+    request.operation = GetParam().operation;
+    request.root = 0;
+    request.algorithm = "smp-binomial";
+    request.bytes.assign(static_cast<std::size_t>(ranks()), kBytes);
+    for (int rank = 0; rank < ranks(); ++rank)
+      request.receive_offsets.push_back(static_cast<std::uint64_t>(rank) * kBytes);
+    return request;
+  }
+
+  /// Whether the rank has ended all its calls; the next one starts as soon as one has ended.
+  bool go_on(int rank) {
+    Calls& mine = calls_[static_cast<std::size_t>(rank)];
+    while (mine.ended < kCalls) {
+      if (!mine.started) at(rank).engine->start(mine.run);
+      mine.started = true;
+      if (!at(rank).engine->test(mine.run)) return false;
+      mine.started = false;
+      ++mine.ended;
+    }
+    // What is left of it may be read by others.
+    at(rank).engine->idle_progress();
+    return true;
+  }
+
+  EngineRank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+
+  struct Calls {
+    std::unique_ptr<CallPlan> plan;
+    std::vector<std::byte> memory;
+    CallRun run;
+    std::uint64_t ended = 0;
+    bool started = false;
+  };
+  transport::FakeNetwork network_{1, ranks(), std::vector<transport::FakeRailOptions>(1)};
+  std::vector<std::unique_ptr<EngineRank>> ranks_ =
+      testing::make_engine_ranks(network_, kNodes, GetParam().node_size);
+  std::deque<Calls> calls_;  // by rank; engines keep pointers to them
+};
+
+TEST_P(RootedStream, NeverWaitsForAClock) {
+  const std::int64_t started_ns = network_.now_ns();
+  const std::int64_t end_ns = started_ns + 10'000'000'000;
+  for (bool over = false; !over;) {
+    ASSERT_LT(network_.now_ns(), end_ns) << "the calls do not end";
+    over = true;
+    for (int rank = 0; rank < ranks(); ++rank) over = go_on(rank) && over;
+    network_.advance(kTickNs);
+  }
+  // Half of the small slots are free again after a way there and back over two links of 5 us. Who
+  // is told only when it has waited for long, by the real clock, lets much more time go by here.
+  const auto per_call_ns = (network_.now_ns() - started_ns) / static_cast<std::int64_t>(kCalls);
+  RecordProperty("ns_per_call", static_cast<int>(per_call_ns));
+  EXPECT_LT(per_call_ns, 5'000);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Operations, RootedStream,
+    ::testing::Values(Stream{Operation::Gather, 1}, Stream{Operation::Scatter, 1},
+                      Stream{Operation::Broadcast, 1}, Stream{Operation::Gather, 2},
+                      Stream{Operation::Scatter, 2}, Stream{Operation::Broadcast, 2}),
+    [](const auto& one) {
+      return operation_name(one.param.operation) + std::string("_x") +
+             std::to_string(one.param.node_size);
+    });
+
+}  // namespace
+}  // namespace allrail::coll
