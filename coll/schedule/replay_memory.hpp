@@ -24,9 +24,13 @@ class Origins {
   Origin header_byte(int call, int rank, std::uint64_t offset) const {
     return headers_[call] + static_cast<Origin>(rank * kHeaderBytes + offset);
   }
-  bool of_call(int call, Origin origin) const {
-    return origin >= starts_[call] && origin < starts_[call + 1];
-  }
+  /// The origins of a call: its first one, and the first one of the next call.
+  struct Span {
+    Origin first, end;
+    bool holds(Origin origin) const { return origin >= first && origin < end; }
+  };
+  Span of(int call) const { return {starts_[call], starts_[call + 1]}; }
+  bool of_call(int call, Origin origin) const { return of(call).holds(origin); }
   bool of_later_call(int call, Origin origin) const { return origin >= starts_[call + 1]; }
   bool starts_header(int call, Origin origin) const {
     return of_call(call, origin) && origin >= headers_[call] &&
