@@ -1,7 +1,10 @@
-// Rails over the devices of default_devices(), for each way to connect.
+// Rails over the devices of default_devices(), for each way to connect, and loops that look at
+// them.
 #pragma once
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "transport/verbs/verbs_rail.hpp"
 
@@ -23,6 +26,12 @@ inline transport::VerbsRailOptions rail_options(int device, Ways ways) {
   // The link-local address as RoCE v2: devices without another have it too.
   options.gid_index = 1;
   return options;
+}
+
+/// For loops that look at rails: what has taken that many looks waits for a clock, and other tests
+/// can use the core.
+inline void rest_after_many(int looks) {
+  if (looks > 200) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
 }  // namespace allrail::fake_verbs

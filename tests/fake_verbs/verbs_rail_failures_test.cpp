@@ -71,6 +71,7 @@ class Ranks {
   template <typename Between>
   bool carry(Between between) {
     const auto end = std::chrono::steady_clock::now() + kLimit;
+    int looks = 0;
     while (std::chrono::steady_clock::now() < end) {
       const int downs = records_[0].downs + records_[1].downs;
       if (both_up() && round(between) && downs == records_[0].downs + records_[1].downs) {
@@ -79,6 +80,7 @@ class Ranks {
       }
       poll();
       between();
+      if (!both_up()) fake_verbs::rest_after_many(++looks);
     }
     return false;
   }
@@ -136,11 +138,13 @@ class Ranks {
              record.messages == 1;
     };
     const auto end = std::chrono::steady_clock::now() + kLimit;
+    int looks = 0;
     while (!whole(records_[0]) || !whole(records_[1])) {
       expect_completed_has_landed();
       if (downs() != downs_before || std::chrono::steady_clock::now() > end) return false;
       poll();
       between();
+      fake_verbs::rest_after_many(++looks);
     }
     return true;
   }

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +11,8 @@ import uuid
 RUN, PROBE, BEHAVIOUR = [os.path.abspath(path) for path in sys.argv[1:3]] + [sys.argv[3]]
 MARK = "ALLRAIL_TEST_MARK=" + uuid.uuid4().hex
 PRIVATE = "ALLRAIL_TEST_PRIVATE_TMP"
+# What a script starts in the background ignores Ctrl-C, and so would the jobs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Skip(Exception):
@@ -37,10 +40,16 @@ class Result:
         )
 
 
+# hwloc loads these into every process that asks it for the cores: a third of the time of a job that
+# only starts and ends, for devices that no test looks at.
+UNUSED_PLUGINS = "hwloc_gl.so,hwloc_opencl.so,hwloc_xml_libxml.so"
+
+
 def environment(**extra):
     result = {name: value for name, value in os.environ.items() if not name.startswith("PMIX_")}
     name, value = MARK.split("=")
     result[name] = value
+    result.setdefault("HWLOC_PLUGINS_BLACKLIST", UNUSED_PLUGINS)
     result.update({name: value for name, value in extra.items() if value is not None})
     return result
 
