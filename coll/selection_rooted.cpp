@@ -11,8 +11,9 @@ constexpr std::uint64_t kKibi = 1024;
 // How many peers a step sends to: one, or as many as there are nodes to send to.
 enum class Ports { One, AllNodes };
 
-// On any nodes, on one alone, or only where several leaf switches have several nodes each.
-enum class Where { Any, OneNode, Leaves };
+// On any nodes, on one alone, on up to four, eight or 16 of them, or only where several leaf
+// switches have several nodes each.
+enum class Where { Any, OneNode, UpTo4, UpTo8, UpTo16, Leaves };
 
 struct Row {
   Operation operation;
@@ -31,6 +32,8 @@ constexpr Row kTable[] = {
      "one node: no rail is needed"},
     {Operation::Gather, 1 * kKibi, Where::Leaves, "topology", Ports::One,
      "small blocks, several leaf switches: one message crosses for each of them"},
+    {Operation::Gather, 1 * kKibi, Where::UpTo16, "smp-direct", Ports::AllNodes,
+     "small blocks, few nodes: one step, and nobody waits for a forwarder"},
     {Operation::Gather, 1 * kKibi, Where::Any, "smp-binomial", Ports::One,
      "small blocks: the root awaits few messages"},
     {Operation::Gather, kAnySize, Where::Any, "smp-direct", Ports::AllNodes,
@@ -39,12 +42,16 @@ constexpr Row kTable[] = {
      "one node: no rail is needed"},
     {Operation::Scatter, 1 * kKibi, Where::Leaves, "topology", Ports::One,
      "small blocks, several leaf switches: one message crosses for each of them"},
+    {Operation::Scatter, 1 * kKibi, Where::UpTo8, "smp-direct", Ports::One,
+     "small blocks, few nodes: nobody waits for a forwarder"},
     {Operation::Scatter, 1 * kKibi, Where::Any, "smp-binomial", Ports::One,
      "small blocks: the root sends few messages"},
     {Operation::Scatter, kAnySize, Where::Any, "smp-direct", Ports::One,
      "every block crosses once, in the order in which the root has them"},
     {Operation::Broadcast, kAnySize, Where::OneNode, "smp-binomial", Ports::One,
      "one node: no rail is needed"},
+    {Operation::Broadcast, 1 * kKibi, Where::UpTo4, "smp-binomial", Ports::AllNodes,
+     "small data, few nodes: one step"},
     {Operation::Broadcast, 32 * kKibi, Where::Any, "smp-binomial", Ports::One,
      "small data: fewest steps"},
     {Operation::Broadcast, kAnySize, Where::Any, "smp-chain", Ports::One,
@@ -61,6 +68,12 @@ bool fits(Where where, const SelectionFacts& facts) {
   switch (where) {
     case Where::OneNode:
       return facts.nodes == 1;
+    case Where::UpTo4:
+      return facts.nodes <= 4;
+    case Where::UpTo8:
+      return facts.nodes <= 8;
+    case Where::UpTo16:
+      return facts.nodes <= 16;
     case Where::Leaves:
       return facts.shared_leaves > 1;
     case Where::Any:

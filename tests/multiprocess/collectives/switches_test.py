@@ -245,8 +245,8 @@ def test_switches_shown():
             raise AssertionError("the choice of a job:\n" + text)
     for words, choice in (
         (("--leaves", "0,0,1,1"), "choice: topology with"),
-        (("--leaves", "0,0,0,1"), "choice: smp-binomial with"),
-        ((), "choice: smp-binomial with"),
+        (("--leaves", "0,0,0,1"), "choice: smp-direct with"),
+        ((), "choice: smp-direct with"),
         (("--algorithm", "topology"), "no two leaf switches are known, so it is as smp-binomial"),
         (("--leaves", "0,0,1"), "the leaf switches of 3 nodes are given, and there are 4 nodes"),
         (("--leaves", "0,0,1,x"), "'x' is no number of a switch"),

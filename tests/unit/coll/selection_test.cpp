@@ -77,7 +77,7 @@ TEST(Selection, TakesAsManyLeadersAsLocalityCallsForAndBytesAllow) {
 
 TEST(Selection, GoesBySwitchesWhereSeveralHaveSeveralNodes) {
   SelectionFacts facts;
-  facts.nodes = facts.ranks = 8;
+  facts.nodes = facts.ranks = 17;
   for (const Operation operation :
        {Operation::Gather, Operation::Gatherv, Operation::Scatter, Operation::Scatterv}) {
     for (const int shared : {0, 1, 2}) {
@@ -94,6 +94,22 @@ TEST(Selection, GoesBySwitchesWhereSeveralHaveSeveralNodes) {
   EXPECT_EQ(select_rooted(Operation::Broadcast, facts).algorithm, "smp-binomial");
   facts.nodes = facts.shared_leaves = 1;
   EXPECT_EQ(select_rooted(Operation::Gather, facts).algorithm, "smp-direct") << "one node";
+}
+
+TEST(Selection, NeedsNoForwarderWhereNodesAreFew) {
+  SelectionFacts facts;
+  facts.bytes_per_rank = 8;
+  const auto chosen = [&](Operation operation, int nodes) {
+    facts.nodes = facts.ranks = nodes;
+    return select_rooted(operation, facts);
+  };
+  EXPECT_EQ(chosen(Operation::Gather, 16).algorithm, "smp-direct");
+  EXPECT_EQ(chosen(Operation::Gather, 16).ports, 15);
+  EXPECT_EQ(chosen(Operation::Gather, 17).algorithm, "smp-binomial");
+  EXPECT_EQ(chosen(Operation::Scatter, 8).algorithm, "smp-direct");
+  EXPECT_EQ(chosen(Operation::Scatter, 9).algorithm, "smp-binomial");
+  EXPECT_EQ(chosen(Operation::Broadcast, 4).ports, 3);
+  EXPECT_EQ(chosen(Operation::Broadcast, 5).ports, 1);
 }
 
 TEST(Selection, GoesStraightIntoBuffersFromSmallerBlocksOn) {
