@@ -15,6 +15,12 @@ using schedule::StepKind;
 namespace {
 // A quarter of the small ring, so that counts are never older than a ring can bear.
 constexpr std::uint64_t kHeadersEvery = 4;
+// Puts that are not striped but take a rail's time go over another rail after so many calls, so
+// that a stream of them uses all rails. Not every call: a receiver looks at the rail of the last
+// put first. And half of the small ring, so that a full ring lies on two rails.
+constexpr std::uint64_t kTurnCalls = 8;
+constexpr std::uint64_t kTurnBytes = 512;
+constexpr std::uint64_t kMostTurns = 1024;  // the port of a put stays a small number
 static_assert(schedule::kLineStride == sizeof(shm::Flag) &&
               schedule::kLineBytes == shm::kFlagPayloadBytes);
 }  // namespace
@@ -178,6 +184,8 @@ bool Execution::put(const Step& step) {
   put.from = source(step.from, step.from_offset);
   put.bytes = step.bytes;
   put.port = call_.schedule->lane + step.round + step.port;
+  if (step.bytes >= kTurnBytes)
+    put.port += static_cast<int>(call_.number / kTurnCalls % kMostTurns);
   put.call = call_.number;
   if (step.to == Memory::Slot) {
     if (!context_.done_counts.node_of_is_done(step.peer, call_.slot.previous_call)) return false;
