@@ -101,8 +101,9 @@ class Job:
         settings = {"RAILS": "verbs", "TIMEOUT": "%ds" % HANG_S, "CONNECT": connect}
         for name, value in settings.items():
             command += ["-x", "ALLRAIL_%s=%s" % (name, value)]
-        if "ALLRAIL_LOG" in os.environ:
-            command += ["-x", "ALLRAIL_LOG"]
+        for name in ("ALLRAIL_LOG", "HWLOC_PLUGINS_BLACKLIST"):
+            if name in os.environ:
+                command += ["-x", name]
         command += ["-n", str(RANKS), PROBE, "loop", *words]
         self.ranks = [Rank() for _ in range(RANKS)]
         self.lines = []

@@ -16,7 +16,8 @@ done
 # that connects, which is that of rank 0, and the other one would lose what is larger than its own.
 allgather() {
   timeout 120 prterun --host guest0,guest1 --bind-to none --prtemca prte_if_include 10.9.9.0/24 \
-    -x ALLRAIL_RAILS=verbs -x "ALLRAIL_CONNECT=$1" -x ALLRAIL_LOG=summary,warning -n 2 \
+    -x ALLRAIL_RAILS=verbs -x "ALLRAIL_CONNECT=$1" -x ALLRAIL_LOG=summary,warning \
+    -x HWLOC_PLUGINS_BLACKLIST -n 2 \
     /build/perf/allrail-bench allgather --sizes 8:256K --factor 32 --iterations 5 \
     >/tmp/allgather.log 2>&1
 }

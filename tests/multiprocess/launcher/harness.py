@@ -42,7 +42,7 @@ class Result:
 
 # hwloc loads these into every process that asks it for the cores: a third of the time of a job that
 # only starts and ends, for devices that no test looks at.
-UNUSED_PLUGINS = "hwloc_gl.so,hwloc_opencl.so,hwloc_xml_libxml.so"
+UNUSED_PLUGINS = "hwloc_gl.so,hwloc_levelzero.so,hwloc_opencl.so,hwloc_xml_libxml.so"
 
 
 def environment(**extra):
