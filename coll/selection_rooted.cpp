@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "coll/selection.hpp"
@@ -8,8 +9,9 @@ namespace {
 constexpr std::uint64_t kAnySize = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kKibi = 1024;
 
-// How many peers a step sends to: one, or as many as there are nodes to send to.
-enum class Ports { One, AllNodes };
+// How many peers a step sends to: one, as many as there are nodes to send to, or that but no more
+// than eight.
+enum class Ports { One, AllNodes, UpTo8 };
 
 // On any nodes, on one alone, on up to four, eight or 16 of them, or only where several leaf
 // switches have several nodes each.
@@ -60,8 +62,8 @@ constexpr Row kTable[] = {
      "one node: no rail is needed"},
     {Operation::Alltoall, 256, Where::Any, "smp-bruck", Ports::One,
      "small blocks: fewest messages"},
-    {Operation::Alltoall, kAnySize, Where::Any, "smp-direct", Ports::One,
-     "every block crosses once, one sender per receiver"},
+    {Operation::Alltoall, kAnySize, Where::Any, "smp-direct", Ports::UpTo8,
+     "every block crosses once, and rails go on while a late block is awaited"},
 };
 
 bool fits(Where where, const SelectionFacts& facts) {
@@ -106,7 +108,10 @@ Selection select_rooted(Operation operation, const SelectionFacts& facts) {
     }
     selection.algorithm = row.algorithm;
     selection.reason = row.reason;
-    selection.ports = row.ports == Ports::One || facts.nodes == 1 ? 1 : facts.nodes - 1;
+    const int peers = std::max(1, facts.nodes - 1);
+    selection.ports = row.ports == Ports::One        ? 1
+                      : row.ports == Ports::AllNodes ? peers
+                                                     : std::min(peers, 8);
     return selection;
   }
   return selection;

@@ -110,6 +110,9 @@ TEST(Selection, NeedsNoForwarderWhereNodesAreFew) {
   EXPECT_EQ(chosen(Operation::Scatter, 9).algorithm, "smp-binomial");
   EXPECT_EQ(chosen(Operation::Broadcast, 4).ports, 3);
   EXPECT_EQ(chosen(Operation::Broadcast, 5).ports, 1);
+  facts.bytes_per_rank = 257;
+  EXPECT_EQ(chosen(Operation::Alltoall, 4).ports, 3);
+  EXPECT_EQ(chosen(Operation::Alltoall, 64).ports, 8);
 }
 
 TEST(Selection, GoesStraightIntoBuffersFromSmallerBlocksOn) {
