@@ -28,11 +28,15 @@ void DoneCounts::refresh_mine() {
   shm::notify(*team_.segment);
 }
 
-bool DoneCounts::refresh() {
+void DoneCounts::refresh() {
   refresh_mine();
   look_at_lines();
-  const std::uint64_t before = std::exchange(refreshed_, lowest_local());
-  return refreshed_ > before;
+}
+
+bool DoneCounts::has_risen() {
+  refresh();
+  const std::uint64_t before = std::exchange(asked_at_, lowest_local());
+  return asked_at_ > before;
 }
 
 std::uint64_t DoneCounts::lowest_local() const { return *std::ranges::min_element(local_); }
@@ -74,6 +78,18 @@ void DoneCounts::tell(int peer) {
   if (done <= told) return;
   told = done;
   team_.fabric->tell_done(peer, done);
+}
+
+bool DoneCounts::tell_if_behind(int peer, std::uint64_t behind) {
+  Told& told = *told_.find(peer);
+  const std::uint64_t known = std::max(told.by_message, told.in_headers);
+  // A rank knows of its own count first: most peers are up to date by that alone.
+  if (known + behind >= mine_) return false;
+  const std::uint64_t done = lowest_local();
+  if (known + behind >= done) return false;
+  told.by_message = done;
+  team_.fabric->tell_done(peer, done);
+  return true;
 }
 
 }  // namespace allrail::coll

@@ -24,9 +24,10 @@ class DoneCounts {
   void finished(std::uint64_t call);
   /// Publishes this rank's count anew: acknowledgements may have arrived.
   void refresh_mine();
-  /// That, and a look at the other ranks of the node. Whether the node's count is higher than at
-  /// the last such look.
-  bool refresh();
+  /// That, and a look at the other ranks of the node.
+  void refresh();
+  /// The same. Whether the node's count is higher than when this was last asked.
+  bool has_risen();
   std::uint64_t mine() const { return mine_; }
 
   /// The node's count for the header of call `call`; looks at the ranks' lines only when what is
@@ -51,11 +52,11 @@ class DoneCounts {
   std::uint64_t known_of(int node) const { return nodes_[static_cast<std::size_t>(node)]; }
   /// Tells `peer` this node's count if it does not know it yet. For ranks that wait.
   void tell(int peer);
-  /// The same, only once the peer has fallen so far behind that it may soon have to wait.
-  void tell_if_behind(int peer) {
-    const Told& told = *told_.find(peer);
-    if (std::max(told.by_message, told.in_headers) + kBehind < lowest_local()) tell(peer);
-  }
+  /// The same, by what was seen last and only once the peer has fallen so far behind that it may
+  /// soon have to wait. Whether it was told.
+  bool tell_if_behind(int peer, std::uint64_t behind);
+  static constexpr std::uint64_t kBehindInSmallRing = 8;  // half of it
+  static constexpr std::uint64_t kBehindInLargeRing = 1;  // that peers can be three calls ahead
   /// A block header on its way to `peer` says this. It learns it when it awaits that block, which
   /// may be later than it needs it: so a rank that waits tells it all the same.
   void note_header(int peer, std::uint64_t done) {
@@ -64,7 +65,6 @@ class DoneCounts {
   }
 
  private:
-  static constexpr std::uint64_t kBehind = 8;  // half of the small ring
   struct Told {
     std::uint64_t by_message = 0;  // what control messages told the peer
     std::uint64_t in_headers = 0;  // what our block headers on their way to it say
@@ -75,7 +75,7 @@ class DoneCounts {
   const Team& team_;
   std::uint64_t finished_ = 0;
   std::uint64_t mine_ = 0;
-  std::uint64_t refreshed_ = 0;       // the node's count at the last refresh()
+  std::uint64_t asked_at_ = 0;        // the count of the node at the last has_risen()
   std::vector<std::uint64_t> local_;  // by local rank
   std::vector<std::uint64_t> nodes_;  // by node
   transport::PeerTable<Told> told_;   // those that a plan talks to over rails

@@ -156,6 +156,19 @@ inline void Engine::end_oldest() {
   done_counts_.finished(number);
 }
 
+/// Tells those of the plan's peers who may soon have to wait for a slot of this node. Whether any
+/// was told.
+bool Engine::tell_peers_behind(const CallPlan& plan) {
+  const bool is_small = plan.slot_bytes() <= slots_.geometry().small_slot_bytes;
+  const std::uint64_t behind =
+      is_small ? DoneCounts::kBehindInSmallRing : DoneCounts::kBehindInLargeRing;
+  bool told = false;
+  for (const int peer : plan.peers()) {
+    if (!team_.is_local(peer)) told = done_counts_.tell_if_behind(peer, behind) || told;
+  }
+  return told;
+}
+
 /// Ends the oldest call, whose steps are done. False: something of it is still here.
 inline bool Engine::leave_front() {
   CallRun& call = *front_;
@@ -169,9 +182,7 @@ inline bool Engine::leave_front() {
     if (at_once) fabric->acknowledge();
     done_counts_.refresh();
     // Those who put here without hearing of us by the way, such as a ring's other neighbour.
-    for (const int peer : plan.peers()) {
-      if (!team_.is_local(peer)) done_counts_.tell_if_behind(peer);
-    }
+    if (tell_peers_behind(plan)) fabric->send_told();
   }
   if (call.registration.held()) {
     call.registration.set_in_use(false);

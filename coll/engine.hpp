@@ -102,6 +102,7 @@ class Engine {
   bool slow_checks();
   void check_mutual_wait();
   void tell_what_is_done();
+  bool tell_peers_behind(const CallPlan& plan);
   void share_progress();
   bool look();
   void check_failures();

@@ -183,12 +183,12 @@ bool Engine::is_awaited_by(int job_rank) const noexcept {
 /// Peers may wait for slots that puts of this rank, or others of its node, still held when its last
 /// call ended: the end of the next call, which may be one that they put in, would be too late.
 void Engine::tell_what_is_done() {
-  if (!done_counts_.refresh()) return;
+  if (!done_counts_.has_risen()) return;
+  bool told = false;
   for (const CallRun* call = front_; call != nullptr; call = call->next) {
-    for (const int peer : call->plan->peers()) {
-      if (!team_.is_local(peer)) done_counts_.tell_if_behind(peer);
-    }
+    told = tell_peers_behind(*call->plan) || told;
   }
+  if (told) team_.fabric->send_told();
 }
 
 /// What others may wait for while this rank waits, or computes.

@@ -75,7 +75,7 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes) {
     if (is_one_chunk && static_cast<int>(i) != from.last_rail) continue;
     if (from.links[i].up) any = rails_[i].rail->poll_peer(*this, peer_rank) || any;
   }
-  if (any) after_polls(any);
+  if (any || owed_) after_polls(any);
   return any;
 }
 
@@ -101,14 +101,17 @@ void FabricState::submit() {
   for (RailState& state : rails_) state.rail->submit();
 }
 
+void FabricState::send_told() {
+  if (!owed_) return;
+  now_ns_ = now();
+  send_owed();
+  submit();
+}
+
 void FabricState::flush_acknowledgements() {
   for (Peer* peer : connected_)
     if (peer->arrivals.lowest() > peer->told_consumed) owe_state(*peer);
-  if (owed_) {
-    now_ns_ = now();
-    send_owed();
-    submit();
-  }
+  send_told();
   acknowledge();
 }
 
@@ -271,6 +274,8 @@ void Fabric::tell_done(int peer, std::uint64_t done) {
   to.done = done;
   state_->owe_state(to);
 }
+
+void Fabric::send_told() { state_->send_told(); }
 
 std::uint64_t Fabric::told_done(int peer) const { return state_->peer(peer).peer_done; }
 

@@ -142,7 +142,9 @@ class Fabric {
 
   /// Tells `peer` a monotone word (the executor's `done` count) by a control message, and the
   /// highest that the peer told us (0 at first).
+  /// It goes out at the next look at the rails, or by send_told().
   void tell_done(int peer, std::uint64_t done);
+  void send_told();
   std::uint64_t told_done(int peer) const;
 
   /// Makes progress on all rails. True if anything happened. Allocates nothing on the way of

@@ -140,6 +140,7 @@ struct Peer {
   // Puts from this peer.
   ArrivalTable arrivals;
   int last_rail = -1;             // that a chunk came over
+  unsigned rails_heard = 0;       // a bit for each that chunks came over since the last state
   std::uint64_t whole_bytes = 0;  // puts of up to this are probably one chunk, by the last ones
 
   // The words told to and by the peer.
@@ -188,6 +189,7 @@ class FabricState : public RailEvents {
   }
   bool progress();
   bool glance(int peer, std::uint64_t bytes);
+  void send_told();
   void flush_acknowledgements();
   void acknowledge();
   void shut_down();

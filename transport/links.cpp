@@ -1,5 +1,6 @@
 // Links going up, arrivals, and the control messages.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -49,6 +50,7 @@ void FabricState::chunk_arrived(int rail, int peer_rank, std::uint32_t immediate
   Peer& from = peer(peer_rank);
   RailCounters& counters = rails_[static_cast<std::size_t>(rail)].counters;
   from.last_rail = rail;
+  from.rails_heard |= 1U << rail;
   if (chunk_index_of(immediate) > 0) {
     from.whole_bytes = 0;
   } else if (bytes > from.whole_bytes) {
@@ -225,11 +227,15 @@ void FabricState::send_owed() {
     send_fences(*peer);
     if (!peer->state_due) continue;
     // Where chunks came last, so that the frame acknowledges them as well: a peer that only sends
-    // needs both to use its slot again.
+    // needs both to use its slot again. What came over other rails is acknowledged beside it.
     const int rail = healthy_link(*peer, std::max(peer->last_rail, 0));
     ControlMessage message;
     // Without a link it stays due; the hello of the next link brings it.
     if (rail >= 0 && !send(*peer, rail, message)) owed_ = true;
+    const unsigned others = std::exchange(peer->rails_heard, 0) & ~(rail >= 0 ? 1U << rail : 0U);
+    for (std::size_t i = 0; others != 0 && i < rails_.size(); ++i) {
+      if ((others >> i & 1U) != 0) rails_[i].rail->flush_acknowledgements();
+    }
   }
 }
 
