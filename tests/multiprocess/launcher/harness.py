@@ -11,8 +11,9 @@ import uuid
 RUN, PROBE, BEHAVIOUR = [os.path.abspath(path) for path in sys.argv[1:3]] + [sys.argv[3]]
 MARK = "ALLRAIL_TEST_MARK=" + uuid.uuid4().hex
 PRIVATE = "ALLRAIL_TEST_PRIVATE_TMP"
-# What a script starts in the background ignores Ctrl-C, and so would the jobs.
+# What a script or nohup starts ignores Ctrl-C or the end of a session, and so would the jobs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Skip(Exception):
