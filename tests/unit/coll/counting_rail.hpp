@@ -1,4 +1,4 @@
-// A rail that counts what is registered with it, and may refuse.
+// A rail that counts what is registered with it and said over it, and may refuse to register.
 #pragma once
 
 #include <algorithm>
@@ -14,23 +14,24 @@
 
 namespace allrail::coll::testing {
 
-struct RegistrationCount {
+struct RailUse {
   int windows = 0;  // registered ever
   int sources = 0;
   int held = 0;  // windows and sources now
   std::uint64_t held_bytes = 0;
   std::uint64_t most_bytes = 0;
   bool refuse = false;
+  int messages = 0;  // control messages posted
+  int flushes = 0;   // of acknowledgements
 };
 
 class CountingRail final : public transport::Rail {
  public:
-  CountingRail(std::unique_ptr<Rail> rail, RegistrationCount& count)
-      : rail_(std::move(rail)), count_(count) {}
+  CountingRail(std::unique_ptr<Rail> rail, RailUse& use) : rail_(std::move(rail)), use_(use) {}
 
   transport::RemoteKey register_window(std::span<std::byte> memory) override {
     add(memory.size());
-    ++count_.windows;
+    ++use_.windows;
     windows_.emplace_back(rail_->register_window(memory), memory.size());
     return windows_.back().first;
   }
@@ -42,7 +43,7 @@ class CountingRail final : public transport::Rail {
   }
   void register_source(std::span<const std::byte> memory) override {
     add(memory.size());
-    ++count_.sources;
+    ++use_.sources;
     rail_->register_source(memory);
   }
   void unregister_source(std::span<const std::byte> memory) override {
@@ -65,30 +66,34 @@ class CountingRail final : public transport::Rail {
   bool is_up(int peer) const override { return rail_->is_up(peer); }
   bool post(int peer, const transport::Chunk& chunk) override { return rail_->post(peer, chunk); }
   bool post_control(int peer, std::span<const std::byte> message) override {
+    ++use_.messages;
     return rail_->post_control(peer, message);
   }
   void submit() override { rail_->submit(); }
   bool poll(transport::RailEvents& events) override { return rail_->poll(events); }
   bool flushed() const override { return rail_->flushed(); }
-  void flush_acknowledgements() override { rail_->flush_acknowledgements(); }
+  void flush_acknowledgements() override {
+    ++use_.flushes;
+    rail_->flush_acknowledgements();
+  }
   void close(int peer, transport::RailEvents& events) override { rail_->close(peer, events); }
   int event_descriptor() const override { return rail_->event_descriptor(); }
   void prepare_sleep() override { rail_->prepare_sleep(); }
 
  private:
   void add(std::uint64_t bytes) {
-    if (count_.refuse) throw Error(Code::ResourceLimit, "this rail registers nothing");
-    ++count_.held;
-    count_.held_bytes += bytes;
-    count_.most_bytes = std::max(count_.most_bytes, count_.held_bytes);
+    if (use_.refuse) throw Error(Code::ResourceLimit, "this rail registers nothing");
+    ++use_.held;
+    use_.held_bytes += bytes;
+    use_.most_bytes = std::max(use_.most_bytes, use_.held_bytes);
   }
   void remove(std::uint64_t bytes) {
-    --count_.held;
-    count_.held_bytes -= bytes;
+    --use_.held;
+    use_.held_bytes -= bytes;
   }
 
   std::unique_ptr<Rail> rail_;
-  RegistrationCount& count_;
+  RailUse& use_;
   std::vector<std::pair<transport::RemoteKey, std::uint64_t>> windows_;
 };
 

@@ -31,7 +31,7 @@ struct EngineRank final : TeamEvents {
   std::vector<shm::SegmentLayout> layouts;
   Roster roster;
   shm::NodeSegment segment;
-  RegistrationCount registrations;
+  RailUse registrations;
   std::unique_ptr<transport::Fabric> fabric;
   Team team;
   std::unique_ptr<Engine> engine;
