@@ -140,11 +140,12 @@ class Fabric {
   /// The receiver is finished with an arrived put. Puts are consumed in any order.
   void consume(int peer, std::uint64_t number);
 
-  /// Tells `peer` a monotone word (the executor's `done` count) by a control message, and the
-  /// highest that the peer told us (0 at first).
-  /// It goes out at the next look at the rails, or by send_told().
+  /// Tells `peer` a monotone word (the executor's `done` count) by a control message, which goes
+  /// out at the next look at the rails.
   void tell_done(int peer, std::uint64_t done);
+  /// Sends now what was told.
   void send_told();
+  /// The highest that the peer told us; 0 at first.
   std::uint64_t told_done(int peer) const;
 
   /// Makes progress on all rails. True if anything happened. Allocates nothing on the way of
