@@ -31,8 +31,10 @@ struct Counts : RailEvents {
 class VerbsRailLinks : public testing::TestWithParam<Ways> {
  protected:
   void make(std::vector<DeviceOptions> devices = fake_verbs::default_devices(),
-            bool has_siblings = true, bool second_is_late = false) {
+            bool has_siblings = true, bool second_is_late = false,
+            const char* manager_broken_of = nullptr) {
     fake_verbs::reset(3, std::move(devices));
+    if (manager_broken_of != nullptr) fake_verbs::break_manager(manager_broken_of);
     const JobSecret secret = JobSecret::random();
     for (std::size_t rank = 0; rank < 2; ++rank) {
       auto options = fake_verbs::rail_options(static_cast<int>(rank), GetParam());
@@ -237,6 +239,16 @@ TEST_P(LinksOfBothWays, ComeBackByTheOtherWay) {
   ASSERT_TRUE(post());
   const int arrived = counts_[1].arrived;
   EXPECT_TRUE(until([&] { return counts_[1].arrived > arrived; }));
+}
+
+// As after a job before, whose rail lost a message of soft-RoCE's connection manager.
+TEST_P(LinksOfBothWays, ComeUpByTheOtherWayAtFirst) {
+  make(fake_verbs::default_devices(), true, false, "fake1");
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  EXPECT_EQ(counts_[0].downs, 1) << "the attempt by librdmacm";
+  EXPECT_EQ(fake_verbs::live().ids, 2) << "only the listeners";
+  ASSERT_TRUE(post());
+  EXPECT_TRUE(until([&] { return counts_[1].arrived == 1; }));
 }
 
 TEST_P(VerbsRailLinks, SayWhenTheyHaveNoWayInCommon) {

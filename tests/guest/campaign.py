@@ -5,6 +5,8 @@
 cuts   a random rail is cut in a random guest, its link down or everything that it sends lost, for a
        moment or until a fence proves that it was noticed; it must carry bytes again afterwards
 flaps  one rail goes down for a second and must carry bytes again, in both directions
+again  a job of links by librdmacm is killed while a rail is down, which breaks the connection
+       manager; the rail must carry bytes in the next job
 loss   both rails lose 1 % of their packets in both directions
 kill   SIGKILL of a random rank, as prterun treats it by default (the job ends) and with
        --runtime-options recoverable (every other rank says which rank is lost)
@@ -36,6 +38,7 @@ from job import (
 COUNTS = {  # in ./check, and with --long
     "cuts": (20, 200),
     "flaps": (5, 50),
+    "again": (1, 10),
     "loss": (100, 1000),
     "kill": (2, 40),
     "stop": (1, 4),
@@ -178,6 +181,27 @@ def run_flaps(chance, count, guests, jobs):
     )
 
 
+def run_again(chance, count, guests, jobs):
+    slowest = 0.0
+    for _ in range(count):
+        rail, guest = chance.randrange(RAILS), chance.choice(guests)
+        job = jobs((SIZES, "algorithm=direct", *FOREVER))
+        job.await_start()
+        breaker = Breaker(guest, rail, "down")
+        breaker.cut()
+        guest.run("pkill -KILL collective-prob")
+        expect(job.join() != 0, "the job does not say that a rank was killed")
+        await_clean(guests)
+        breaker.heal()
+        job = jobs((SIZES, "algorithm=direct", *FOREVER), connect="auto")
+        job.await_start()
+        text = "rail %d, down in guest %d, carries in the next job" % (rail, guest.number)
+        slowest = max(slowest, await_carrying(job, rail, text))
+        job.expect_success(job.finish())
+        await_clean(guests)
+    return "%d times, after %.1f s at most" % (count, slowest)
+
+
 def dropped_packets(guest):
     words = guest.run(
         "tc -s qdisc show | grep -A1 'qdisc netem' | grep -o 'dropped [0-9]*'"
@@ -278,6 +302,7 @@ CAMPAIGNS = {  # those that need the connection manager come first
     "stop": run_stop,
     "cuts": run_cuts,
     "flaps": run_flaps,
+    "again": run_again,
 }
 
 

@@ -183,8 +183,10 @@ void VerbsRail::connecting_failed(Link& link, const std::string& reason, RailEve
   // The side channel did not come about: its next address is tried next.
   if (link.state == Link::State::Resolving && link.way == Way::Direct) ++link.tries;
   dismantle(link, &events);
-  // Where it had been up, what fails now may be librdmacm rather than the network.
-  if (link.was_up) link.way = next_way(my_address(), link.remote, link.way);
+  // What fails may be librdmacm rather than the network. Each rail of the peer has its own turns,
+  // because they are tried by turns as well: a pair would go the same way every time.
+  link.other_way.flip(static_cast<std::size_t>(link.remote.rail));
+  link.way = next_way(my_address(), link.remote, link.way);
   wait_for_retry(link);
   base::log_debug("rail {}, rank {}: {}", name(), link.peer, text);
   events.link_down(index(), link.peer, text);
@@ -201,7 +203,6 @@ void VerbsRail::wait_for_retry(Link& link) {
 
 void VerbsRail::go_up(Link& link, RailEvents& events) const {
   link.state = Link::State::Up;
-  link.was_up = true;
   link.retry_delay_ms = 0;
   events.link_up(index(), link.peer, link.theirs.rail);
 }

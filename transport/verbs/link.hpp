@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,7 +48,9 @@ struct Link {
   // The connecting side.
   RailAddress remote;
   Way way = Way::None;
-  bool was_up = false;
+  // By number of the peer's rail, which is one byte of its address: the next attempt takes the
+  // other way than the first did.
+  std::bitset<256> other_way;
   // Which of the peer's side addresses, by turns. All its rails have the same ones, so that it is
   // kept when another rail is tried.
   std::size_t tries = 0;

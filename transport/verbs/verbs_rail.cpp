@@ -212,7 +212,8 @@ void VerbsRail::connect(int peer, std::span<const std::byte> address) {
   if (link.wanted && !is_another) return;
   if (!link.wanted) prepare_buffers(link);
   link.remote = *remote;
-  link.way = way;
+  const bool is_other = link.other_way.test(static_cast<std::size_t>(remote->rail));
+  link.way = is_other ? next_way(my_address(), *remote, way) : way;
   if (is_another) link.answered = false;
   service_now_ = true;
   if (std::exchange(link.wanted, true)) {
