@@ -56,6 +56,8 @@ in guest 0: process: [0-9]+ ibv_rc_pingpong' \
     -- bash -c 'touch /dev/shm/left; ibv_rc_pingpong -d rxe0 -g 1 & sleep 3' &
   try "the guest lab knows a failed kernel" expect 98 'guest 0, .* failed.*Kernel panic' \
     -- bash -c 'echo c >/proc/sysrq-trigger' &
+  try "the guest lab boots again" expect 98 'so the guests are booted again.*
+Kernel panic' --words rdinit=/none -- true &
   try "the guest lab knows a stuck cable" expect 98 'cable eth2 .* stuck' --timeout 100 -- bash -c '
     said="NETDEV WATCHDOG: CPU: 0: transmit queue 0 timed out 30011 ms"
     echo "<3>virtio_net virtio8 eth2: $said" >/dev/kmsg
