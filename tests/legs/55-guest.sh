@@ -27,6 +27,24 @@ expect() {
   [ "$rc" = "$code" ] || { echo "the exit code is $rc, not $code"; return 1; }
 }
 
+# A panic of the guest's kernel is no result: emulated kernels were seen to have one in any function
+# that patches itself, or in an interrupt with flags that no processor has. It is listed as skipped,
+# and the program runs once more; a second panic is a failure.
+in_guest() {
+  local name=$1 rc=0 output panic
+  shift
+  output=$(tests/lab/guest "$@" 2>&1) || rc=$?
+  panic=$(grep -ao 'Kernel panic - not syncing.*' <<<"$output" | tail -n 1)
+  if [ "$rc" = 98 ] && [ -n "$panic" ]; then
+    echo "$output"
+    skip "$name, the first time" "$panic" >&2
+    rc=0
+    output=$(tests/lab/guest "$@" 2>&1) || rc=$?
+  fi
+  echo "$output"
+  return "$rc"
+}
+
 [ "$ALLRAIL_CHECK_LONG" != yes ] || export ALLRAIL_TEST_LONG=1
 for kernel in 6.1 6.12; do
   try "kernel $kernel" tests/lab/kernel "$kernel" || continue
@@ -40,8 +58,8 @@ for kernel in 6.1 6.12; do
       read -r -a longer < <(sed -n 's/^# Long: //p' "$script") || true
       options+=("${longer[@]}")
     fi
-    try "$(basename "$script" .sh) on $kernel" \
-      tests/lab/guest --kernel "$kernel" "${options[@]}" -- bash "$script" || true
+    name="$(basename "$script" .sh) on $kernel"
+    try "$name" in_guest "$name" --kernel "$kernel" "${options[@]}" -- bash "$script" || true
   done
 done
 
