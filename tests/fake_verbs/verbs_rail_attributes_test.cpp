@@ -19,9 +19,13 @@ constexpr std::size_t kWindowBytes = 1U << 16;
 
 struct Counts : RailEvents {
   int ups = 0, downs = 0, arrived = 0, completed = 0, messages = 0, answers = 0;
+  std::string last_reason;
   void link_answered(int, int) override { ++answers; }
   void link_up(int, int, int) override { ++ups; }
-  void link_down(int, int, std::string_view) override { ++downs; }
+  void link_down(int, int, std::string_view reason) override {
+    ++downs;
+    last_reason = reason;
+  }
   bool chunk_wanted(int, int, std::uint32_t) override { return true; }
   void chunk_arrived(int, int, std::uint32_t, std::uint32_t) override { ++arrived; }
   void chunks_completed(int, int, int count) override { completed += count; }
@@ -245,7 +249,8 @@ TEST_P(LinksOfBothWays, ComeBackByTheOtherWay) {
 TEST_P(LinksOfBothWays, ComeUpByTheOtherWayAtFirst) {
   make(fake_verbs::default_devices(), true, false, "fake1");
   ASSERT_TRUE(until([&] { return both_up(); }));
-  EXPECT_EQ(counts_[0].downs, 1) << "the attempt by librdmacm";
+  EXPECT_EQ(counts_[0].downs, 1);
+  EXPECT_EQ(counts_[0].last_reason, "cannot connect by librdmacm: no answer");
   EXPECT_EQ(fake_verbs::live().ids, 2) << "only the listeners";
   ASSERT_TRUE(post());
   EXPECT_TRUE(until([&] { return counts_[1].arrived == 1; }));

@@ -178,8 +178,25 @@ void VerbsRail::prepare_buffers(Link& link) {
   link.free_control = (std::uint64_t{1} << kControlDepth) - 1;
 }
 
+namespace {
+
+/// Of the end that connects; the other one takes what comes.
+const char* way_text(Way way) {
+  switch (way) {
+    case Way::Manager:
+      return " by librdmacm";
+    case Way::Direct:
+      return " directly";
+    case Way::None:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
 void VerbsRail::connecting_failed(Link& link, const std::string& reason, RailEvents& events) {
-  const std::string text = fmt::format("cannot connect: {}", reason);
+  const std::string text = fmt::format("cannot connect{}: {}", way_text(link.way), reason);
   // The side channel did not come about: its next address is tried next.
   if (link.state == Link::State::Resolving && link.way == Way::Direct) ++link.tries;
   dismantle(link, &events);
