@@ -5,17 +5,17 @@
 cuts   a random rail is cut in a random guest, its link down or everything that it sends lost, for a
        moment or until a fence proves that it was noticed; it must carry bytes again afterwards
 flaps  one rail goes down for a second and must carry bytes again, in both directions
-again  a job is killed while a rail is down, which breaks the connection manager that made its links;
-       the rail must carry bytes in the next job
+again  a job is killed while a rail is down, which may break the connection manager that made its
+       links; the rail must carry bytes in the next job
 loss   both rails lose 1 % of their packets in both directions
 kill   SIGKILL of a random rank, as prterun treats it by default (the job ends) and with
        --runtime-options recoverable (every other rank says which rank is lost)
 stop   SIGSTOP of a random rank for 15 s: nothing ends
 
-Links are made by librdmacm alone (ALLRAIL_CONNECT=cm), after cuts and so on also directly: a
-connection manager that had something to send just as its link went down is of no use any more on
-soft-RoCE, see docs/reliability.md. Meanwhile the ranks make allgathers of 8 bytes to 1 MiB
-and check every byte. Between campaigns nothing may be left in either guest.
+Links are made by librdmacm alone (ALLRAIL_CONNECT=cm), those of cuts, flaps and again also
+directly: a connection manager that had something to send just as its link went down is of no
+use any more on soft-RoCE, see docs/reliability.md. Meanwhile the ranks make allgathers of 8
+bytes to 1 MiB and check every byte. Between campaigns nothing may be left in either guest.
 """
 
 import argparse
