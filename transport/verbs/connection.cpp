@@ -13,6 +13,23 @@
 #include "transport/verbs/verbs_rail_state.hpp"
 
 namespace allrail::transport::verbs {
+namespace {
+
+/// Of the end that connects; the other one takes what comes.
+const char* way_text(Way way) {
+  switch (way) {
+    case Way::Manager:
+      return " by librdmacm";
+    case Way::Direct:
+      return " directly";
+    case Way::None:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
 bool VerbsRail::service(RailEvents& events) {
   bool any = false;
   std::array<epoll_event, 16> ready{};
@@ -177,23 +194,6 @@ void VerbsRail::prepare_buffers(Link& link) {
   link.buffers_region = std::move(region);
   link.free_control = (std::uint64_t{1} << kControlDepth) - 1;
 }
-
-namespace {
-
-/// Of the end that connects; the other one takes what comes.
-const char* way_text(Way way) {
-  switch (way) {
-    case Way::Manager:
-      return " by librdmacm";
-    case Way::Direct:
-      return " directly";
-    case Way::None:
-      return "";
-  }
-  return "";
-}
-
-}  // namespace
 
 void VerbsRail::connecting_failed(Link& link, const std::string& reason, RailEvents& events) {
   const std::string text = fmt::format("cannot connect{}: {}", way_text(link.way), reason);
