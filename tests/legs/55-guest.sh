@@ -2,7 +2,7 @@
 # Virtual machines with soft-RoCE devices, on two kernels: every test in tests/guest, and that the
 # guest lab itself tells a failed program, a leftover, a failed kernel and a hang apart. A test may
 # name its kernels (`# Kernels: 6.12`), and options that --long adds to its own (`# Long: OPTIONS`).
-# Limit: 16000 s
+# Limit: 9000 s
 . tests/legs/common.sh
 reason=$(why_no_lab)
 if [ -z "$reason" ] && ! command -v qemu-system-x86_64 >/dev/null; then
@@ -27,28 +27,6 @@ expect() {
   [ "$rc" = "$code" ] || { echo "the exit code is $rc, not $code"; return 1; }
 }
 
-# A panic of the guest's kernel is no result: emulated kernels were seen to have one in functions
-# that patch themselves, or in an interrupt with flags that no processor has. It is shown and listed
-# as skipped, and the program runs once more; a second panic is a failure. So is one that our
-# requests may have caused, in a driver of RDMA or by a task that hangs, and one after the program
-# has failed.
-exec 3>&1
-in_guest() {
-  local name=$1 rc=0 output panic
-  shift
-  output=$(tests/lab/guest "$@" 2>&1) || rc=$?
-  panic=$(grep -ao 'Kernel panic - not syncing.*' <<<"$output" | tail -n 1)
-  if [ "$rc" = 98 ] && [ -n "$panic" ] &&
-    ! grep -aEq 'FAILED|hung_task|softlockup|\[(rdma_|ib_)[a-z_]*\]' <<<"$output"; then
-    tail -n 60 <<<"$output" >&3
-    skip "$name, the first time" "$panic" >&3
-    rc=0
-    output=$(tests/lab/guest "$@" 2>&1) || rc=$?
-  fi
-  echo "$output"
-  return "$rc"
-}
-
 [ "$ALLRAIL_CHECK_LONG" != yes ] || export ALLRAIL_TEST_LONG=1
 for kernel in 6.1 6.12; do
   try "kernel $kernel" tests/lab/kernel "$kernel" || continue
@@ -62,8 +40,8 @@ for kernel in 6.1 6.12; do
       read -r -a longer < <(sed -n 's/^# Long: //p' "$script") || true
       options+=("${longer[@]}")
     fi
-    name="$(basename "$script" .sh) on $kernel"
-    try "$name" in_guest "$name" --kernel "$kernel" "${options[@]}" -- bash "$script" || true
+    try "$(basename "$script" .sh) on $kernel" \
+      tests/lab/guest --kernel "$kernel" "${options[@]}" -- bash "$script" || true
   done
 done
 
