@@ -35,7 +35,7 @@ constexpr std::uint64_t kKibi = 1024;
 constexpr Row kTable[] = {
     {kAnySize, false, Nodes::One, kAnyCount, "smp-direct", Ports::Rails,
      "one node: no rail is needed"},
-    {48 * kKibi, false, Nodes::PowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
+    {64 * kKibi, false, Nodes::PowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
      "small blocks: fewest messages, and every pair of nodes answers each other"},
     {48 * kKibi, false, Nodes::Any, kAnyCount, "smp-bruck", Ports::One,
      "small blocks, no power of two: fewest messages"},

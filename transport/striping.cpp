@@ -23,7 +23,11 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 constexpr std::uint64_t kEvenUnit = 64;
 constexpr double kChunkSeconds = 500e-6;
 // A fast one gets long chunks: each costs system calls at both ends, which take some microseconds.
+// Where the rail is so fast that the processors are what it waits for, these calls are all that can
+// be saved; on a slow one they cost nothing, and shorter chunks fit better.
 constexpr double kLeastSeconds = 100e-6;
+constexpr double kFastBytesPerSecond = 100e6;
+constexpr double kMostFastShare = 4;
 // A put that the slowest rail carries in less than that stays whole: for so little, a second frame,
 // look and wake-up cost more than a second rail brings. What is measured has half of such a cost in
 // it, which is why this is more than a rail's gain has to be.
@@ -61,7 +65,10 @@ std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOpt
     if (slowest_bytes_per_second > 0) {
       const auto in_time = static_cast<std::uint64_t>(slowest_bytes_per_second * kChunkSeconds);
       chunk = std::min(chunk, std::max(round_up(in_time, kChunkUnit), kMinChunkBytes));
-      const auto worth_it = static_cast<std::uint64_t>(slowest_bytes_per_second * kLeastSeconds);
+      const double fast_share =
+          std::clamp(slowest_bytes_per_second / kFastBytesPerSecond, 1.0, kMostFastShare);
+      const auto worth_it =
+          static_cast<std::uint64_t>(slowest_bytes_per_second * kLeastSeconds * fast_share);
       chunk = std::max(chunk, std::min(round_up(worth_it, kEvenUnit), kUsualMaxChunkBytes));
     }
   }
