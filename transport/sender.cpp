@@ -18,9 +18,18 @@ constexpr std::uint64_t kLookAhead = 16;
 constexpr std::uint32_t kMeasuredEvery = 8;
 constexpr std::uint32_t kMeasuredBytes = 12 * 1024;
 
-bool measures(Link& link, std::uint32_t bytes, bool striped) {
-  if (bytes < kMeasuredBytes) return false;
-  return striped || link.medium_chunks++ % kMeasuredEvery == 0;
+bool measures(Link& link, const OpenPut& put) {
+  if (put.cut.put_bytes < kMeasuredBytes) return false;
+  return put.striped || link.medium_chunks++ % kMeasuredEvery == 0;
+}
+
+/// Chunks that are posted behind others take as long as those, which looks slow where one peer only
+/// sends. What the rail delivered meanwhile says more then; it counts half, for it may be twice the
+/// truth where a shaper had saved up credit.
+double wire_ns_per_byte_of(const RailState& rail) {
+  const double by_chunks = rail.wire_time.ns_per_byte();
+  const double rate = rail.rate.bytes_per_second();
+  return by_chunks > 0 && rate > 0 ? std::min(by_chunks, 2e9 / rate) : by_chunks;
 }
 
 }  // namespace
@@ -47,8 +56,9 @@ std::uint64_t FabricState::put(const Put& put) {
     if (rate > 0 && (slowest_bytes_per_second <= 0 || rate < slowest_bytes_per_second))
       slowest_bytes_per_second = rate;
     if (!to.links[i].usable()) continue;
-    is_measured = is_measured && rails_[i].wire_time.ns_per_byte() > 0;
-    wire_ns_per_byte = std::max(wire_ns_per_byte, rails_[i].wire_time.ns_per_byte());
+    const double of_rail = wire_ns_per_byte_of(rails_[i]);
+    is_measured = is_measured && of_rail > 0;
+    wire_ns_per_byte = std::max(wire_ns_per_byte, of_rail);
   }
   if (!is_measured) wire_ns_per_byte = 0;
   const Cut cut =
@@ -167,7 +177,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   chunk.bytes = put.cut.bytes(index);
   chunk.immediate = make_immediate(put.number, index);
   chunk.primary = put.primary;
-  chunk.bulk = put.cut.count > peer.links.size() || measures(link, chunk.bytes, put.striped);
+  chunk.bulk = put.cut.count > peer.links.size() || measures(link, put);
   if (!put.primary) chunk.window = put.keys[static_cast<std::size_t>(link.peer_rail)];
   chunk.offset = put.offset + start;
   if (!state.rail->post(peer.rank, chunk)) {
