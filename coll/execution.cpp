@@ -203,12 +203,19 @@ bool Execution::put(const Step& step) {
   }
   const std::uint64_t number = team_.fabric->put(put);
   if (step.from != Memory::Slot) user_puts_.push_back({step.peer, number});
-  if (step.from == Memory::Slot && step.from_offset <= stamp_offset_ &&
-      stamp_offset_ < step.from_offset + step.bytes) {
+  if (step.from == Memory::Slot && carries_my_header(step)) {
     context_.done_counts.note_header(step.peer, stamped_done_);
   }
   --puts_left_;
   return true;
+}
+
+/// The root of a scatter stamps the regions of all others, each of which is the start of a put.
+bool Execution::carries_my_header(const Step& put) const {
+  if (put.from_offset <= stamp_offset_ && stamp_offset_ < put.from_offset + put.bytes) return true;
+  BlockHeader header;
+  std::memcpy(&header, slot_ + put.from_offset, sizeof header);
+  return stamp_offset_ != UINT64_MAX && header.owner == team_.rank;
 }
 
 bool Execution::put_locally(const Step& step) {
