@@ -177,11 +177,16 @@ class Fabric {
   std::unique_ptr<FabricState> state_;
 };
 
+/// What is known of the rails to a peer; 0 where it is not known yet.
+struct RailSpeeds {
+  double slowest_bytes_per_second = 0;
+  double fastest_bytes_per_second = 0;
+  double wire_ns_per_byte = 0;  // how long a byte takes on the slowest one
+};
+
 /// Bytes of every chunk but the last one of a put. The sender cuts; the receiver counts bytes and
-/// need not know where. `slowest_bytes_per_second` is the measured rate of the slowest rail to that
-/// peer and `wire_ns_per_byte` how long a byte takes there; 0 where it is not known yet.
+/// need not know where.
 std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOptions& options,
-                             std::uint32_t max_chunk_bytes, double slowest_bytes_per_second = 0,
-                             double wire_ns_per_byte = 0);
+                             std::uint32_t max_chunk_bytes, const RailSpeeds& speeds = {});
 
 }  // namespace allrail::transport

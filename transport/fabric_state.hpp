@@ -242,6 +242,7 @@ class FabricState : public RailEvents {
   int place(Peer& peer, OpenPut& put, std::uint32_t index, std::uint64_t waiting_bytes);
   void pump_peer(Peer& peer, std::uint64_t& ahead_bytes);
   bool any_room(const Peer& peer) const;
+  RailSpeeds speeds_to(const Peer& peer) const;
   void activate(Peer& peer);
   void chunk_done(Peer& peer, const ChunkName& chunk);
   void complete(Peer& peer, OpenPut& put);

@@ -47,23 +47,10 @@ std::uint64_t FabricState::put(const Put& put) {
                          "rank {}",
                          put.bytes, put.offset, put.window->bytes, put.peer);
   std::uint32_t max_chunk_bytes = UINT32_MAX;
-  double slowest_bytes_per_second = 0;
-  double wire_ns_per_byte = 0;
-  bool is_measured = true;
-  for (std::size_t i = 0; i < to.links.size(); ++i) {
+  for (std::size_t i = 0; i < to.links.size(); ++i)
     max_chunk_bytes = std::min(max_chunk_bytes, rails_[i].rail->max_chunk_bytes());
-    const double rate = to.links[i].peer_rail >= 0 ? rails_[i].rate.bytes_per_second() : 0;
-    if (rate > 0 && (slowest_bytes_per_second <= 0 || rate < slowest_bytes_per_second))
-      slowest_bytes_per_second = rate;
-    if (!to.links[i].usable()) continue;
-    const double of_rail = wire_ns_per_byte_of(rails_[i]);
-    is_measured = is_measured && of_rail > 0;
-    wire_ns_per_byte = std::max(wire_ns_per_byte, of_rail);
-  }
-  if (!is_measured) wire_ns_per_byte = 0;
-  const Cut cut =
-      cut_put(put.bytes, chunk_bytes_of(put.bytes, to.pair_count, options_, max_chunk_bytes,
-                                        slowest_bytes_per_second, wire_ns_per_byte));
+  const Cut cut = cut_put(put.bytes, chunk_bytes_of(put.bytes, to.pair_count, options_,
+                                                    max_chunk_bytes, speeds_to(to)));
   if (put.bytes == 0 || cut.count > kMaxChunksPerPut)
     base::fail_with_peer(Code::Internal, put.peer,
                          "a put of {} bytes to rank {} is not between 1 byte and {} chunks of {} "
@@ -99,6 +86,24 @@ std::uint64_t FabricState::put(const Put& put) {
     submit();
   }
   return number;
+}
+
+RailSpeeds FabricState::speeds_to(const Peer& peer) const {
+  RailSpeeds speeds;
+  bool is_measured = true;
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    const double rate = peer.links[i].peer_rail >= 0 ? rails_[i].rate.bytes_per_second() : 0;
+    speeds.fastest_bytes_per_second = std::max(speeds.fastest_bytes_per_second, rate);
+    if (rate > 0 &&
+        (speeds.slowest_bytes_per_second <= 0 || rate < speeds.slowest_bytes_per_second))
+      speeds.slowest_bytes_per_second = rate;
+    if (!peer.links[i].usable()) continue;
+    const double wire_ns_per_byte = wire_ns_per_byte_of(rails_[i]);
+    is_measured = is_measured && wire_ns_per_byte > 0;
+    speeds.wire_ns_per_byte = std::max(speeds.wire_ns_per_byte, wire_ns_per_byte);
+  }
+  if (!is_measured) speeds.wire_ns_per_byte = 0;
+  return speeds;
 }
 
 void FabricState::activate(Peer& peer) {

@@ -33,6 +33,9 @@ constexpr double kMostFastShare = 4;
 // it, which is why this is more than a rail's gain has to be.
 constexpr double kMostWholeNs = 150e3;
 constexpr std::uint64_t kMostWholeBytes = 128ULL * 1024;
+// Where rails are alike, puts that take turns fill them as evenly as chunks would: 16 KiB of the
+// user and what is put in front of them stay whole.
+constexpr std::uint64_t kWholeOnAlikeBytes = 20ULL * 1024;
 // The round trip that is taken off what a chunk took. On a rail that is never empty the least one
 // that was seen is mostly waiting for other bytes, which is what is to be measured.
 constexpr std::int64_t kMostRoundTripNs = 40'000;
@@ -45,30 +48,38 @@ double upper_quartile(std::array<double, RateMeter::kSamples> samples, int count
   return samples[static_cast<std::size_t>((count - 1) * 3 / 4)];
 }
 
+bool stays_whole(std::uint64_t put_bytes, const RailSpeeds& speeds) {
+  if (put_bytes <= kWholeOnAlikeBytes && speeds.fastest_bytes_per_second > 0 &&
+      speeds.slowest_bytes_per_second >= kAlikeShare * speeds.fastest_bytes_per_second) {
+    return true;
+  }
+  return put_bytes <= kMostWholeBytes && speeds.wire_ns_per_byte > 0 &&
+         static_cast<double>(put_bytes) * speeds.wire_ns_per_byte <= kMostWholeNs;
+}
+
 }  // namespace
 
 std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOptions& options,
-                             std::uint32_t max_chunk_bytes, double slowest_bytes_per_second,
-                             double wire_ns_per_byte) {
+                             std::uint32_t max_chunk_bytes, const RailSpeeds& speeds) {
   const std::uint64_t cap = std::max<std::uint64_t>(max_chunk_bytes, 1);
   if (put_bytes <= options.stripe_threshold_bytes && put_bytes <= cap)
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(put_bytes, 1));
   std::uint64_t chunk = options.chunk_bytes;
   if (chunk == 0) {
-    if (options.stripe_threshold_bytes > 0 && put_bytes <= std::min(cap, kMostWholeBytes) &&
-        wire_ns_per_byte > 0 && static_cast<double>(put_bytes) * wire_ns_per_byte <= kMostWholeNs) {
+    if (options.stripe_threshold_bytes > 0 && put_bytes <= cap && stays_whole(put_bytes, speeds)) {
       return static_cast<std::uint32_t>(put_bytes);
     }
     const auto share =
         put_bytes / (static_cast<std::uint64_t>(std::max(rails, 1)) * kChunksPerRail);
     chunk = std::clamp(round_up(share, kEvenUnit), kMinChunkBytes, kUsualMaxChunkBytes);
-    if (slowest_bytes_per_second > 0) {
-      const auto in_time = static_cast<std::uint64_t>(slowest_bytes_per_second * kChunkSeconds);
+    if (speeds.slowest_bytes_per_second > 0) {
+      const auto in_time =
+          static_cast<std::uint64_t>(speeds.slowest_bytes_per_second * kChunkSeconds);
       chunk = std::min(chunk, std::max(round_up(in_time, kChunkUnit), kMinChunkBytes));
       const double fast_share =
-          std::clamp(slowest_bytes_per_second / kFastBytesPerSecond, 1.0, kMostFastShare);
+          std::clamp(speeds.slowest_bytes_per_second / kFastBytesPerSecond, 1.0, kMostFastShare);
       const auto worth_it =
-          static_cast<std::uint64_t>(slowest_bytes_per_second * kLeastSeconds * fast_share);
+          static_cast<std::uint64_t>(speeds.slowest_bytes_per_second * kLeastSeconds * fast_share);
       chunk = std::max(chunk, std::min(round_up(worth_it, kEvenUnit), kUsualMaxChunkBytes));
     }
   }

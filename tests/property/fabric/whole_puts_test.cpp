@@ -9,8 +9,8 @@
 namespace allrail::transport {
 namespace {
 
-constexpr std::uint64_t kPutBytes = 16'448;  // a little more than the stripe threshold
-constexpr std::uint64_t kOpenPuts = 16;      // so many calls may be under way
+constexpr std::uint64_t kPutBytes = 32'832;
+constexpr std::uint64_t kOpenPuts = 12;      // so many calls may be under way
 
 /// Chunks per put of the second half of a stream from rank 0 to rank 1, over two such rails.
 double chunks_per_put(double bytes_per_second) {

@@ -30,7 +30,7 @@ TEST(ChunkBytes, AreAsManyForEveryRail) {
   const FabricOptions options;
   for (std::uint64_t bytes = 17'000; bytes < 3'000'000; bytes += 4'321)
     for (int rails = 1; rails <= 4; ++rails) {
-      const Cut cut = cut_put(bytes, chunk_bytes_of(bytes, rails, options, 1U << 20, 62.5e6));
+      const Cut cut = cut_put(bytes, chunk_bytes_of(bytes, rails, options, 1U << 20, {62.5e6}));
       ASSERT_EQ(cut.count % static_cast<std::uint32_t>(rails), 0U) << bytes << " over " << rails;
     }
 }
@@ -118,29 +118,30 @@ TEST(RateMeter, SmallPutsAreNoFirstSample) {
 
 TEST(ChunkBytes, AreShortOnSlowRails) {
   const FabricOptions options;
-  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, 62.5e6), 32U * 1024);
-  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, 1e6), 8U * 1024);
-  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, 1e8)).count, 20U);
-  EXPECT_EQ(chunk_bytes_of(64U << 20, 2, options, 1U << 20, 1e6), 64U * 1024)
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {62.5e6}), 32U * 1024);
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {1e6}), 8U * 1024);
+  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {1e8})).count, 20U);
+  EXPECT_EQ(chunk_bytes_of(64U << 20, 2, options, 1U << 20, {1e6}), 64U * 1024)
       << "a put has at most 1,024 chunks, however slow the rail";
 }
 
 TEST(ChunkBytes, AreLongOnFastRails) {
   const FabricOptions options;
-  EXPECT_EQ(cut_put(65'600, chunk_bytes_of(65'600, 2, options, 1U << 20, 4e8)).count, 2U);
+  EXPECT_EQ(cut_put(65'600, chunk_bytes_of(65'600, 2, options, 1U << 20, {4e8})).count, 2U);
   // A tenth of a millisecond at 100 MB/s, and the more the faster: four times as long from 400 on.
-  EXPECT_EQ(chunk_bytes_of(64U << 10, 2, options, 1U << 20, 1e8), 10'944U);
-  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, 2e8)).count, 16U);
-  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, 4e8)).count, 6U);
-  EXPECT_EQ(chunk_bytes_of(8U << 20, 2, options, 1U << 20, 5e9), 256U * 1024);
-  EXPECT_EQ(cut_put(100'000, chunk_bytes_of(100'000, 4, options, 1U << 20, 5e9)).count, 4U)
+  EXPECT_EQ(chunk_bytes_of(64U << 10, 2, options, 1U << 20, {1e8}), 10'944U);
+  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {2e8})).count, 16U);
+  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {4e8})).count, 6U);
+  EXPECT_EQ(chunk_bytes_of(8U << 20, 2, options, 1U << 20, {5e9}), 256U * 1024);
+  EXPECT_EQ(cut_put(100'000, chunk_bytes_of(100'000, 4, options, 1U << 20, {5e9})).count, 4U)
       << "every rail has its part, however fast it is";
 }
 
 TEST(ChunkBytes, AreThePutWhereARailCarriesItAtOnce) {
   FabricOptions options;
   const auto chunks = [&](std::uint64_t bytes, double wire_ns_per_byte) {
-    const auto chunk = chunk_bytes_of(bytes, 2, options, 1U << 20, 62.5e6, wire_ns_per_byte);
+    const auto chunk =
+        chunk_bytes_of(bytes, 2, options, 1U << 20, {62.5e6, 125e6, wire_ns_per_byte});
     return cut_put(bytes, chunk).count;
   };
   EXPECT_EQ(chunks(65'600, 1), 1U);
@@ -151,6 +152,20 @@ TEST(ChunkBytes, AreThePutWhereARailCarriesItAtOnce) {
   EXPECT_EQ(chunks(16'448, 0), 2U) << "nothing was measured yet";
   options.stripe_threshold_bytes = 0;
   EXPECT_GT(chunks(16'448, 0.1), 1U) << "everything is to be striped";
+}
+
+TEST(ChunkBytes, AreThePutOf16KiBWhereRailsAreAlike) {
+  FabricOptions options;
+  const auto chunks = [&](std::uint64_t bytes, double slowest, double fastest) {
+    return cut_put(bytes, chunk_bytes_of(bytes, 2, options, 1U << 20, {slowest, fastest})).count;
+  };
+  EXPECT_EQ(chunks(16'448, 62e6, 63e6), 1U);
+  EXPECT_EQ(chunks(16'448, 52e6, 63e6), 1U) << "rates are noisy";
+  EXPECT_EQ(chunks(16'448, 31e6, 63e6), 2U) << "turns would load the slower rail as much";
+  EXPECT_EQ(chunks(16'448, 0, 0), 2U) << "nothing was measured yet";
+  EXPECT_GT(chunks(24U << 10, 62e6, 63e6), 1U);
+  options.stripe_threshold_bytes = 0;
+  EXPECT_EQ(chunks(16'448, 62e6, 63e6), 2U) << "everything is to be striped";
 }
 
 TEST(WireTime, IsWhatAChunkTakesBeyondTheRoundTrip) {
