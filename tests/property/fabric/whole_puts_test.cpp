@@ -9,7 +9,7 @@
 namespace allrail::transport {
 namespace {
 
-constexpr std::uint64_t kPutBytes = 32'832;
+constexpr std::uint64_t kPutBytes = 22'000;  // cut in two, if it is cut
 constexpr std::uint64_t kOpenPuts = 12;      // so many calls may be under way
 
 /// Chunks per put of the second half of a stream from rank 0 to rank 1, over two such rails.
