@@ -80,16 +80,15 @@ void DoneCounts::tell(int peer) {
   team_.fabric->tell_done(peer, done);
 }
 
-bool DoneCounts::tell_if_behind(int peer, std::uint64_t behind) {
+bool DoneCounts::tell_if_behind(int peer, const Behind& behind) {
   Told& told = *told_.find(peer);
-  const std::uint64_t known = std::max(told.by_message, told.in_headers);
-  // Headers go on saying it. What they say rises by as much at once as the peer lets pile up before
-  // it tells, and by one more: that is no reason for a message.
-  if (told.in_headers > told.by_message) behind += (behind + 1) / 2;
+  const std::uint64_t known =
+      std::max(told.by_message, told.in_headers) +
+      (told.in_headers > told.by_message ? behind.with_headers : behind.without_headers);
   // A rank knows of its own count first: most peers are up to date by that alone.
-  if (known + behind >= mine_) return false;
+  if (known >= mine_) return false;
   const std::uint64_t done = lowest_local();
-  if (known + behind >= done) return false;
+  if (known >= done) return false;
   told.by_message = done;
   team_.fabric->tell_done(peer, done);
   return true;

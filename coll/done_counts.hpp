@@ -54,9 +54,16 @@ class DoneCounts {
   void tell(int peer);
   /// The same, by what was seen last and only once the peer has fallen so far behind that it may
   /// soon have to wait. Whether it was told.
-  bool tell_if_behind(int peer, std::uint64_t behind);
-  static constexpr std::uint64_t kBehindInSmallRing = 8;  // half of it
-  static constexpr std::uint64_t kBehindInLargeRing = 1;  // that peers can be three calls ahead
+  struct Behind {
+    std::uint64_t without_headers;
+    std::uint64_t with_headers;  // a peer to which headers of ours have gone since the last message
+  };
+  bool tell_if_behind(int peer, const Behind& behind);
+  // Half of the ring. Headers go on saying it: then it may be more, since what they say rises by
+  // nine at once where peers acknowledge by eights, and three quarters still come in time.
+  static constexpr Behind kBehindInSmallRing{8, 12};
+  // Peers can be three calls ahead; two with headers, which is one more than they acknowledge by.
+  static constexpr Behind kBehindInLargeRing{1, 2};
   /// A block header on its way to `peer` says this. It learns it when it awaits that block, which
   /// may be later than it needs it: so a rank that waits tells it all the same.
   void note_header(int peer, std::uint64_t done) {

@@ -160,7 +160,7 @@ inline void Engine::end_oldest() {
 /// was told.
 bool Engine::tell_peers_behind(const CallPlan& plan) {
   const bool is_small = plan.slot_bytes() <= slots_.geometry().small_slot_bytes;
-  const std::uint64_t behind =
+  const DoneCounts::Behind& behind =
       is_small ? DoneCounts::kBehindInSmallRing : DoneCounts::kBehindInLargeRing;
   bool told = false;
   for (const int peer : plan.peers()) {

@@ -203,19 +203,22 @@ bool Execution::put(const Step& step) {
   }
   const std::uint64_t number = team_.fabric->put(put);
   if (step.from != Memory::Slot) user_puts_.push_back({step.peer, number});
-  if (step.from == Memory::Slot && carries_my_header(step)) {
-    context_.done_counts.note_header(step.peer, stamped_done_);
-  }
+  if (step.from == Memory::Slot) note_header_of(step);
   --puts_left_;
   return true;
 }
 
-/// The root of a scatter stamps the regions of all others, each of which is the start of a put.
-bool Execution::carries_my_header(const Step& put) const {
-  if (put.from_offset <= stamp_offset_ && stamp_offset_ < put.from_offset + put.bytes) return true;
+/// What the peer will learn of my node from this put, if a header of mine is in it. The root of a
+/// scatter stamps the regions of all others, each of which is the start of a put.
+void Execution::note_header_of(const Step& put) {
+  if (stamp_offset_ == UINT64_MAX) return;
+  if (put.from_offset <= stamp_offset_ && stamp_offset_ < put.from_offset + put.bytes) {
+    context_.done_counts.note_header(put.peer, stamped_done_);
+    return;
+  }
   BlockHeader header;
   std::memcpy(&header, slot_ + put.from_offset, sizeof header);
-  return stamp_offset_ != UINT64_MAX && header.owner == team_.rank;
+  if (header.owner == team_.rank) context_.done_counts.note_header(put.peer, header.done);
 }
 
 bool Execution::put_locally(const Step& step) {

@@ -100,7 +100,7 @@ class Execution {
   void copy(const schedule::Step& step);
   void stamp(const schedule::Step& step);
   bool put(const schedule::Step& step);
-  bool carries_my_header(const schedule::Step& put) const;
+  void note_header_of(const schedule::Step& put);
   bool put_locally(const schedule::Step& step);
   bool await(const schedule::Step& step);
   bool await_local(const schedule::Step& step);

@@ -180,8 +180,8 @@ class Fabric {
 /// What is known of the rails to a peer; 0 where it is not known yet.
 struct RailSpeeds {
   double slowest_bytes_per_second = 0;
-  double fastest_bytes_per_second = 0;
   double wire_ns_per_byte = 0;  // how long a byte takes on the slowest one
+  bool are_alike = false;       // all of them, and puts that are not cut take turns on all
 };
 
 /// Bytes of every chunk but the last one of a put. The sender cuts; the receiver counts bytes and

@@ -1,5 +1,6 @@
 // Queueing puts, pulling their chunks onto rails, and completions.
 #include <algorithm>
+#include <limits>
 
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
@@ -14,12 +15,14 @@ namespace {
 constexpr std::uint64_t kLookAhead = 16;
 
 // Medium puts are acknowledged by what goes back, which may be long after they arrived. So that
-// the rate is known all the same, one in so many asks for an acknowledgement of its own.
+// the rate is known all the same, one in so many asks for an acknowledgement of its own. Of puts
+// that are cut every chunk does, unless it is so short that a TCP rail would wait for more.
 constexpr std::uint32_t kMeasuredEvery = 8;
-constexpr std::uint32_t kMeasuredBytes = 12 * 1024;
+constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
+constexpr std::uint32_t kMeasuredChunkBytes = 8 * 1024;
 
-bool measures(Link& link, const OpenPut& put) {
-  if (put.cut.put_bytes < kMeasuredBytes) return false;
+bool measures(Link& link, const OpenPut& put, std::uint32_t chunk_bytes) {
+  if (put.cut.put_bytes < kMeasuredPutBytes || chunk_bytes < kMeasuredChunkBytes) return false;
   return put.striped || link.medium_chunks++ % kMeasuredEvery == 0;
 }
 
@@ -49,8 +52,10 @@ std::uint64_t FabricState::put(const Put& put) {
   std::uint32_t max_chunk_bytes = UINT32_MAX;
   for (std::size_t i = 0; i < to.links.size(); ++i)
     max_chunk_bytes = std::min(max_chunk_bytes, rails_[i].rail->max_chunk_bytes());
-  const Cut cut = cut_put(put.bytes, chunk_bytes_of(put.bytes, to.pair_count, options_,
-                                                    max_chunk_bytes, speeds_to(to)));
+  const RailSpeeds speeds =
+      put.bytes > options_.stripe_threshold_bytes ? speeds_to(to) : RailSpeeds();
+  const Cut cut = cut_put(
+      put.bytes, chunk_bytes_of(put.bytes, to.pair_count, options_, max_chunk_bytes, speeds));
   if (put.bytes == 0 || cut.count > kMaxChunksPerPut)
     base::fail_with_peer(Code::Internal, put.peer,
                          "a put of {} bytes to rank {} is not between 1 byte and {} chunks of {} "
@@ -90,19 +95,30 @@ std::uint64_t FabricState::put(const Put& put) {
 
 RailSpeeds FabricState::speeds_to(const Peer& peer) const {
   RailSpeeds speeds;
+  double slowest_usable = std::numeric_limits<double>::max();
+  double fastest_usable = 0;
+  int usable = 0;
+  int near = 0;
   bool is_measured = true;
   for (std::size_t i = 0; i < peer.links.size(); ++i) {
-    const double rate = peer.links[i].peer_rail >= 0 ? rails_[i].rate.bytes_per_second() : 0;
-    speeds.fastest_bytes_per_second = std::max(speeds.fastest_bytes_per_second, rate);
+    const Link& link = peer.links[i];
+    const double rate = link.peer_rail >= 0 ? rails_[i].rate.bytes_per_second() : 0;
     if (rate > 0 &&
         (speeds.slowest_bytes_per_second <= 0 || rate < speeds.slowest_bytes_per_second))
       speeds.slowest_bytes_per_second = rate;
-    if (!peer.links[i].usable()) continue;
+    if (!link.usable()) continue;
+    ++usable;
+    near += is_near(peer, link) ? 1 : 0;
+    slowest_usable = std::min(slowest_usable, rate);
+    fastest_usable = std::max(fastest_usable, rate);
     const double wire_ns_per_byte = wire_ns_per_byte_of(rails_[i]);
     is_measured = is_measured && wire_ns_per_byte > 0;
     speeds.wire_ns_per_byte = std::max(speeds.wire_ns_per_byte, wire_ns_per_byte);
   }
   if (!is_measured) speeds.wire_ns_per_byte = 0;
+  // Of some near rails and some far ones, puts that are not cut take the near ones only.
+  speeds.are_alike = (near == 0 || near == usable) && fastest_usable > 0 &&
+                     rates_are_alike(slowest_usable, fastest_usable);
   return speeds;
 }
 
@@ -182,7 +198,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   chunk.bytes = put.cut.bytes(index);
   chunk.immediate = make_immediate(put.number, index);
   chunk.primary = put.primary;
-  chunk.bulk = put.cut.count > peer.links.size() || measures(link, put);
+  chunk.bulk = put.cut.count > peer.links.size() || measures(link, put, chunk.bytes);
   if (!put.primary) chunk.window = put.keys[static_cast<std::size_t>(link.peer_rail)];
   chunk.offset = put.offset + start;
   if (!state.rail->post(peer.rank, chunk)) {

@@ -24,7 +24,8 @@ constexpr std::uint64_t kEvenUnit = 64;
 constexpr double kChunkSeconds = 500e-6;
 // A fast one gets long chunks: each costs system calls at both ends, which take some microseconds.
 // Where the rail is so fast that the processors are what it waits for, these calls are all that can
-// be saved; on a slow one they cost nothing, and shorter chunks fit better.
+// be saved; on a slow one they cost nothing, and shorter chunks fit better, as they do where one
+// rail is to take less than another.
 constexpr double kLeastSeconds = 100e-6;
 constexpr double kFastBytesPerSecond = 100e6;
 constexpr double kMostFastShare = 4;
@@ -34,8 +35,10 @@ constexpr double kMostFastShare = 4;
 constexpr double kMostWholeNs = 150e3;
 constexpr std::uint64_t kMostWholeBytes = 128ULL * 1024;
 // Where rails are alike, puts that take turns fill them as evenly as chunks would: 16 KiB of the
-// user and what is put in front of them stay whole.
+// user and what is put in front of them stay whole. A put that is alone takes longer by that, for
+// which rails may be too slow.
 constexpr std::uint64_t kWholeOnAlikeBytes = 20ULL * 1024;
+constexpr double kMostWholeOnAlikeSeconds = 300e-6;
 // The round trip that is taken off what a chunk took. On a rail that is never empty the least one
 // that was seen is mostly waiting for other bytes, which is what is to be measured.
 constexpr std::int64_t kMostRoundTripNs = 40'000;
@@ -49,12 +52,13 @@ double upper_quartile(std::array<double, RateMeter::kSamples> samples, int count
 }
 
 bool stays_whole(std::uint64_t put_bytes, const RailSpeeds& speeds) {
-  if (put_bytes <= kWholeOnAlikeBytes && speeds.fastest_bytes_per_second > 0 &&
-      speeds.slowest_bytes_per_second >= kAlikeShare * speeds.fastest_bytes_per_second) {
+  const auto bytes = static_cast<double>(put_bytes);
+  if (speeds.are_alike && put_bytes <= kWholeOnAlikeBytes &&
+      bytes <= speeds.slowest_bytes_per_second * kMostWholeOnAlikeSeconds) {
     return true;
   }
   return put_bytes <= kMostWholeBytes && speeds.wire_ns_per_byte > 0 &&
-         static_cast<double>(put_bytes) * speeds.wire_ns_per_byte <= kMostWholeNs;
+         bytes * speeds.wire_ns_per_byte <= kMostWholeNs;
 }
 
 }  // namespace
@@ -76,8 +80,9 @@ std::uint32_t chunk_bytes_of(std::uint64_t put_bytes, int rails, const FabricOpt
       const auto in_time =
           static_cast<std::uint64_t>(speeds.slowest_bytes_per_second * kChunkSeconds);
       chunk = std::min(chunk, std::max(round_up(in_time, kChunkUnit), kMinChunkBytes));
+      const double most_share = speeds.are_alike ? kMostFastShare : 1.0;
       const double fast_share =
-          std::clamp(speeds.slowest_bytes_per_second / kFastBytesPerSecond, 1.0, kMostFastShare);
+          std::clamp(speeds.slowest_bytes_per_second / kFastBytesPerSecond, 1.0, most_share);
       const auto worth_it =
           static_cast<std::uint64_t>(speeds.slowest_bytes_per_second * kLeastSeconds * fast_share);
       chunk = std::max(chunk, std::min(round_up(worth_it, kEvenUnit), kUsualMaxChunkBytes));
@@ -105,6 +110,10 @@ Cut cut_put(std::uint64_t put_bytes, std::uint32_t chunk_bytes) {
   cut.count =
       put_bytes == 0 ? 1 : static_cast<std::uint32_t>((put_bytes + chunk_bytes - 1) / chunk_bytes);
   return cut;
+}
+
+bool rates_are_alike(double slowest_bytes_per_second, double fastest_bytes_per_second) {
+  return slowest_bytes_per_second > fastest_bytes_per_second * kAlikeShare;
 }
 
 RateMeter::Stamp RateMeter::posted(std::int64_t now_ns) {
@@ -215,7 +224,7 @@ int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
     const RailChoice& rail = rails[i];
     if (!rail.usable) continue;
     double rate = rail.bytes_per_second > 0 ? rail.bytes_per_second : assumed;
-    const bool alike = highest <= 0 || rate > highest * kAlikeShare;
+    const bool alike = highest <= 0 || rates_are_alike(rate, highest);
     if (alike && highest > 0) rate = highest;
     const auto in_flight =
         static_cast<double>(rail.in_flight_bytes + (alike ? rail.ahead_bytes : 0));

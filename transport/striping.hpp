@@ -42,9 +42,9 @@ class RateMeter {
   };
 
   Stamp posted(std::int64_t now_ns);
-  /// `bulk`: large, and acknowledged at once. Others measure latency, not rate; they only count
-  /// where they are better than what is known, and never first: a rail that has carried nothing
-  /// else would look so slow that no large put ever took it.
+  /// `bulk`: 8 KiB or more, and acknowledged at once. Others measure latency, not rate; they only
+  /// count where they are better than what is known, and never first: a rail that has carried
+  /// nothing else would look so slow that no large put ever took it.
   void completed(std::int64_t now_ns, std::int64_t posted_ns, const Stamp& stamp,
                  std::uint32_t bytes, bool bulk);
   /// A posted chunk was lost with its link.
@@ -104,6 +104,9 @@ inline constexpr std::uint64_t kMaxWindowBytes = 4U << 20;
 inline constexpr std::uint64_t kLeastWindowBytes = 64U << 10;
 std::uint64_t link_window_bytes(std::uint32_t chunk_bytes, double bytes_per_second,
                                 std::int64_t round_trip_ns, std::int64_t resend_after_ns);
+
+/// Rates that differ by less than a fifth: that much is noise.
+bool rates_are_alike(double slowest_bytes_per_second, double fastest_bytes_per_second);
 
 /// One rail in the eyes of choose_rail().
 struct RailChoice {

@@ -24,10 +24,11 @@ constexpr std::size_t kFramesPerSend = 32;
 constexpr int kReadsPerPoll = 8;
 /// An explicit acknowledgement is sent when this much has come without a frame going back.
 constexpr std::uint32_t kUntoldChunks = 16;
-constexpr std::uint32_t kUntoldBytes = 12 * 1024;
+/// No more than the chunks that their sender measures the rail by.
+constexpr std::uint32_t kUntoldBytes = 8 * 1024;
 /// Small puts answer each other: most are acknowledged by the next one that goes back. Those that
 /// are not must be before they fill their sender's room, which is 64 KiB at least.
-constexpr std::uint32_t kSmallPutShare = 4;
+constexpr std::uint32_t kSmallPutShare = 6;
 constexpr std::int64_t kUntoldNs = 300'000;
 /// With more links than this, one epoll_wait() is cheaper than asking every socket.
 constexpr std::size_t kDirectLinks = 2;

@@ -130,8 +130,12 @@ TEST(ChunkBytes, AreLongOnFastRails) {
   EXPECT_EQ(cut_put(65'600, chunk_bytes_of(65'600, 2, options, 1U << 20, {4e8})).count, 2U);
   // A tenth of a millisecond at 100 MB/s, and the more the faster: four times as long from 400 on.
   EXPECT_EQ(chunk_bytes_of(64U << 10, 2, options, 1U << 20, {1e8}), 10'944U);
-  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {2e8})).count, 16U);
-  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {4e8})).count, 6U);
+  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {2e8, 0, true})).count,
+            16U);
+  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {4e8, 0, true})).count,
+            6U);
+  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {4e8})).count, 16U)
+      << "where one is to take less than the other";
   EXPECT_EQ(chunk_bytes_of(8U << 20, 2, options, 1U << 20, {5e9}), 256U * 1024);
   EXPECT_EQ(cut_put(100'000, chunk_bytes_of(100'000, 4, options, 1U << 20, {5e9})).count, 4U)
       << "every rail has its part, however fast it is";
@@ -141,7 +145,7 @@ TEST(ChunkBytes, AreThePutWhereARailCarriesItAtOnce) {
   FabricOptions options;
   const auto chunks = [&](std::uint64_t bytes, double wire_ns_per_byte) {
     const auto chunk =
-        chunk_bytes_of(bytes, 2, options, 1U << 20, {62.5e6, 125e6, wire_ns_per_byte});
+        chunk_bytes_of(bytes, 2, options, 1U << 20, {62.5e6, wire_ns_per_byte, false});
     return cut_put(bytes, chunk).count;
   };
   EXPECT_EQ(chunks(65'600, 1), 1U);
@@ -156,16 +160,23 @@ TEST(ChunkBytes, AreThePutWhereARailCarriesItAtOnce) {
 
 TEST(ChunkBytes, AreThePutOf16KiBWhereRailsAreAlike) {
   FabricOptions options;
-  const auto chunks = [&](std::uint64_t bytes, double slowest, double fastest) {
-    return cut_put(bytes, chunk_bytes_of(bytes, 2, options, 1U << 20, {slowest, fastest})).count;
+  const auto chunks = [&](std::uint64_t bytes, double slowest, bool are_alike) {
+    return cut_put(bytes, chunk_bytes_of(bytes, 2, options, 1U << 20, {slowest, 0, are_alike}))
+        .count;
   };
-  EXPECT_EQ(chunks(16'448, 62e6, 63e6), 1U);
-  EXPECT_EQ(chunks(16'448, 52e6, 63e6), 1U) << "rates are noisy";
-  EXPECT_EQ(chunks(16'448, 31e6, 63e6), 2U) << "turns would load the slower rail as much";
-  EXPECT_EQ(chunks(16'448, 0, 0), 2U) << "nothing was measured yet";
-  EXPECT_GT(chunks(24U << 10, 62e6, 63e6), 1U);
+  EXPECT_EQ(chunks(16'448, 62e6, true), 1U);
+  EXPECT_EQ(chunks(16'448, 62e6, false), 2U) << "turns would load the slower rail as much";
+  EXPECT_EQ(chunks(16'448, 12.5e6, true), 2U) << "alone it would take 1.3 ms instead of 0.7";
+  EXPECT_EQ(chunks(16'448, 0, false), 2U) << "nothing was measured yet";
+  EXPECT_GT(chunks(24U << 10, 62e6, true), 1U);
   options.stripe_threshold_bytes = 0;
-  EXPECT_EQ(chunks(16'448, 62e6, 63e6), 2U) << "everything is to be striped";
+  EXPECT_EQ(chunks(16'448, 62e6, true), 2U) << "everything is to be striped";
+}
+
+TEST(ChunkBytes, RatesAreAlikeWithinTheirNoise) {
+  EXPECT_TRUE(rates_are_alike(52e6, 63e6));
+  EXPECT_FALSE(rates_are_alike(31e6, 63e6));
+  EXPECT_FALSE(rates_are_alike(0, 63e6)) << "one is not known yet";
 }
 
 TEST(WireTime, IsWhatAChunkTakesBeyondTheRoundTrip) {
