@@ -1,4 +1,8 @@
 // Small puts end near to who receives, whatever the rails are called at either end.
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "tests/property/fabric/world.hpp"
@@ -6,12 +10,15 @@
 namespace allrail::transport {
 namespace {
 
+using Chunks = std::vector<std::uint64_t>;
+
 /// Three rails each; rail i of rank 0 meets rail (i + 1) mod 3 of rank 1.
 class NearRails : public ::testing::Test {
  protected:
-  static WorldOptions crossed() {
+  static WorldOptions crossed(double bytes_per_second) {
     WorldOptions options;
     options.rails.resize(3);
+    for (FakeRailOptions& rail : options.rails) rail.bytes_per_second = bytes_per_second;
     options.cables = {{0, 1, 2}, {2, 0, 1}};
     return options;
   }
@@ -52,10 +59,26 @@ class NearRails : public ::testing::Test {
     return sent;
   }
 
-  World world_{crossed()};
+  explicit NearRails(double bytes_per_second = 1e9) : world_(crossed(bytes_per_second)) {}
+
+  World world_;
 };
 
-using Chunks = std::vector<std::uint64_t>;
+/// So slow that a put of 17,000 bytes is worth cutting, and no slower.
+class SlowNearRails : public NearRails {
+ protected:
+  SlowNearRails() : NearRails(7e7) {}
+
+  /// Of a put of that size, once the rails have been measured.
+  std::uint64_t chunks_of_a_put() {
+    for (int i = 0; i < 40; ++i) put(100'000, i);
+    const Chunks before = chunks();
+    put(17'000, 0);
+    const Chunks after = chunks();
+    return std::accumulate(after.begin(), after.end(), std::uint64_t{0}) -
+           std::accumulate(before.begin(), before.end(), std::uint64_t{0});
+  }
+};
 
 TEST_F(NearRails, SmallPutsTakeTurnsOnThoseThatEndNearTheReceiver) {
   connect({true, true, false});
@@ -88,6 +111,16 @@ TEST_F(NearRails, FarOnesServeWhereTheNearOneIsLost) {
         return after[0] + after[1] > before[0] + before[1];
       },
       1'000'000'000));
+}
+
+TEST_F(SlowNearRails, MediumPutsStayWholeWhereAllTakeTurns) {
+  connect({false, false, false});
+  EXPECT_EQ(chunks_of_a_put(), 1U);
+}
+
+TEST_F(SlowNearRails, MediumPutsAreCutWhereOnlyNearOnesWould) {
+  connect({false, true, false});
+  EXPECT_GT(chunks_of_a_put(), 1U);
 }
 
 }  // namespace
