@@ -1,5 +1,6 @@
 """The PMIx server of allrail-run dies: behaviours of launcher_test.py."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -42,10 +43,17 @@ def test_server_killed_with_a_rank():
         began = time.monotonic()
         for _ in range(3):
             read_line(process.stdout, "ready")
-        ranks = [pid for pid, line in marked_processes() if line.startswith(PROBE)]
-        pids = [helper_process("allrail-pmix"), ranks[0]]
-        for pid in reversed(pids) if rank_first else pids:
-            os.kill(pid, signal.SIGKILL)
+        rank = next(pid for pid, line in marked_processes() if line.startswith(PROBE))
+        server = helper_process("allrail-pmix")
+        # The launcher ends all others as soon as it sees one end: it must not look in between.
+        process.send_signal(signal.SIGSTOP)
+        os.kill(rank, signal.SIGKILL)
+        if rank_first:
+            process.send_signal(signal.SIGCONT)
+        # That may have been quicker here.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, signal.SIGKILL)
+        process.send_signal(signal.SIGCONT)
         result = finish(process, began)
         expect(result.code == 137 and "rank " in result.err, "first: %s" % rank_first, result)
         expect("PMIx server" not in result.err, "only the cause is told", result)
