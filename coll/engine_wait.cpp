@@ -8,7 +8,6 @@
 namespace allrail::coll {
 namespace {
 
-constexpr std::int64_t kSlowCheckNs = 500'000;
 constexpr std::int64_t kWarnAfterNs = 30'000'000'000;
 // A leader that sleeps on its rails cannot be woken by ranks of its node, so it looks this often.
 constexpr int kRailSleepMs = 20;
@@ -53,7 +52,7 @@ bool Engine::step(const CallRun* awaited) {
   check_failures();
   if (waiting_since_ns_ == 0) {
     waiting_since_ns_ = base::now_ns();
-    next_slow_check_ns_ = waiting_since_ns_ + kSlowCheckNs;
+    next_slow_check_ns_ = waiting_since_ns_ + team_.slow_check_ns;
   }
   slow_checks();
   return moved;
@@ -105,7 +104,7 @@ void Engine::wait_for(const CallRun& call) {
       if (waiting_since_ns_ == 0) {
         waiting_since_ns_ = base::now_ns();
         // Most waits end before: they cost no acknowledgement and no word of what is done.
-        next_slow_check_ns_ = waiting_since_ns_ + kSlowCheckNs;
+        next_slow_check_ns_ = waiting_since_ns_ + team_.slow_check_ns;
       }
       if (slow_checks() && team_.group != nullptr && !others) check_mutual_wait();
       if (tired) sleep(rails, others);
@@ -133,7 +132,7 @@ void Engine::check_failures() {
 bool Engine::slow_checks() {
   const std::int64_t now = base::now_ns();
   if (now < next_slow_check_ns_) return false;
-  next_slow_check_ns_ = now + kSlowCheckNs;
+  next_slow_check_ns_ = now + team_.slow_check_ns;
   checked_ = true;
   shm::RankLine& line = team_.segment->line(team_.local_rank);
   if (line.entered_ns.load(std::memory_order_relaxed) == 0) {

@@ -44,6 +44,8 @@ struct Team {
   const shm::PeerReader* reader = nullptr;  // local ranks by local rank; null: not allowed
   const MappedBuffers* buffers = nullptr;   // null: there are none
   shm::WaitPolicy wait_policy;
+  // A rank that waits for so long looks after what others may need of it, and again so often.
+  std::int64_t slow_check_ns = 500'000;
   bool local_puts_by_rail = false;
   EngineGroup* group = nullptr;  // of this process; null: there is no other communicator
   std::string name = "world";    // of the communicator, for texts

@@ -1,6 +1,6 @@
 // Many small calls with a root one after the other, where data goes one way only: nothing but done
 // counts and acknowledgements comes back, and slots must be free again by them alone.
-#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <initializer_list>
 #include <limits>
@@ -118,16 +118,13 @@ TEST_P(RootedStream, NeverWaitsForAClock) {
 using StreamFromRoot = RootedStream;
 
 /// Every put of the root of a scatter or broadcast says how far its node is, so nothing else has
-/// to. A rank that waits for half a millisecond of the real clock tells it all the same, which any
-/// of the rounds may meet, but hardly all of them.
+/// to.
 TEST_P(StreamFromRoot, TellsNobodyWhatHeadersSay) {
-  int fewest = std::numeric_limits<int>::max();
-  for (int round = 0; round < 100 && fewest > 0; ++round) {
-    const int before = at(0).registrations.messages;
-    ASSERT_NO_FATAL_FAILURE(make_calls(20));
-    fewest = std::min(fewest, at(0).registrations.messages - before);
-  }
-  EXPECT_EQ(fewest, 0) << "messages in 20 calls";
+  // Whoever waits for long tells it all the same, and how long that is depends on the machine.
+  for (auto& rank : ranks_) rank->team.slow_check_ns = std::numeric_limits<std::int64_t>::max() / 2;
+  const int before = at(0).registrations.messages;
+  ASSERT_NO_FATAL_FAILURE(make_calls(kCalls));
+  EXPECT_LT(at(0).registrations.messages - before, 20) << "messages in 400 calls";
 }
 
 std::vector<Stream> streams(std::initializer_list<Operation> operations,
