@@ -52,12 +52,12 @@ class DoneCounts {
   std::uint64_t known_of(int node) const { return nodes_[static_cast<std::size_t>(node)]; }
   /// Tells `peer` this node's count if it does not know it yet. For ranks that wait.
   void tell(int peer);
-  /// The same, by what was seen last and only once the peer has fallen so far behind that it may
-  /// soon have to wait. Whether it was told.
   struct Behind {
     std::uint64_t without_headers;
     std::uint64_t with_headers;  // a peer to which headers of ours have gone since the last message
   };
+  /// The same as tell(), by what was seen last and only once the peer has fallen so far behind that
+  /// it may soon have to wait. Whether it was told.
   bool tell_if_behind(int peer, const Behind& behind);
   // Half of the ring. Headers go on saying it: then it may be more, since what they say rises by
   // nine at once where peers acknowledge by eights, and three quarters still come in time.

@@ -53,6 +53,9 @@ struct RemoteKey {
   friend bool operator==(const RemoteKey&, const RemoteKey&) = default;
 };
 
+/// A `bulk` chunk of this length or more is acknowledged at once.
+inline constexpr std::uint32_t kMeasuredChunkBytes = 8U << 10;
+
 /// The piece of a put that one rail carries. `from` stays valid and unchanged until the chunk
 /// completed, or until the put was finished over another rail after the link went down.
 struct Chunk {

@@ -16,10 +16,9 @@ constexpr std::uint64_t kLookAhead = 16;
 
 // Medium puts are acknowledged by what goes back, which may be long after they arrived. So that
 // the rate is known all the same, one in so many asks for an acknowledgement of its own. Of puts
-// that are cut every chunk does, unless it is so short that a TCP rail would wait for more.
+// that are cut every chunk does, unless it is so short that a rail may wait for more.
 constexpr std::uint32_t kMeasuredEvery = 8;
 constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
-constexpr std::uint32_t kMeasuredChunkBytes = 8 * 1024;
 
 bool measures(Link& link, const OpenPut& put, std::uint32_t chunk_bytes) {
   if (put.cut.put_bytes < kMeasuredPutBytes || chunk_bytes < kMeasuredChunkBytes) return false;

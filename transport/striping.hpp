@@ -42,9 +42,9 @@ class RateMeter {
   };
 
   Stamp posted(std::int64_t now_ns);
-  /// `bulk`: 8 KiB or more, and acknowledged at once. Others measure latency, not rate; they only
-  /// count where they are better than what is known, and never first: a rail that has carried
-  /// nothing else would look so slow that no large put ever took it.
+  /// `bulk`: kMeasuredChunkBytes or more, and acknowledged at once. Others measure latency, not
+  /// rate; they only count where they are better than what is known, and never first: a rail that
+  /// has carried nothing else would look so slow that no large put ever took it.
   void completed(std::int64_t now_ns, std::int64_t posted_ns, const Stamp& stamp,
                  std::uint32_t bytes, bool bulk);
   /// A posted chunk was lost with its link.

@@ -24,8 +24,7 @@ constexpr std::size_t kFramesPerSend = 32;
 constexpr int kReadsPerPoll = 8;
 /// An explicit acknowledgement is sent when this much has come without a frame going back.
 constexpr std::uint32_t kUntoldChunks = 16;
-/// No more than the chunks that their sender measures the rail by.
-constexpr std::uint32_t kUntoldBytes = 8 * 1024;
+constexpr std::uint32_t kUntoldBytes = kMeasuredChunkBytes;
 /// Small puts answer each other: most are acknowledged by the next one that goes back. Those that
 /// are not must be before they fill their sender's room, which is 64 KiB at least.
 constexpr std::uint32_t kSmallPutShare = 6;

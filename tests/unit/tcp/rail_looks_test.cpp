@@ -79,9 +79,10 @@ class Acknowledgement : public ::testing::Test {
   }
 
   /// Polls the receiver until `count` chunks are there, and not once more.
-  void send(std::size_t count, bool bulk) {
+  void send(std::size_t count, bool bulk, std::uint32_t bytes = kBytes) {
+    const auto data = std::span<const std::byte>(data_).first(bytes);
     for (std::size_t i = 0; i < count; ++i) {
-      ASSERT_TRUE(job_[0].rail->post(1, first_chunk(data_, static_cast<std::uint32_t>(i), bulk)));
+      ASSERT_TRUE(job_[0].rail->post(1, first_chunk(data, static_cast<std::uint32_t>(i), bulk)));
     }
     auto& events = job_[1].events;
     const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(10));
@@ -113,6 +114,11 @@ TEST_F(Acknowledgement, OfASmallPutIsLeftToTheNextFrameThatGoesBack) {
 
 TEST_F(Acknowledgement, OfABulkChunkIsSentAtOnce) {
   send(1, true);
+  EXPECT_EQ(acknowledged(), 1U);
+}
+
+TEST_F(Acknowledgement, OfTheShortestChunkThatMeasuresIsSentAtOnce) {
+  send(1, true, kMeasuredChunkBytes);
   EXPECT_EQ(acknowledged(), 1U);
 }
 

@@ -120,6 +120,7 @@ TEST(ChunkBytes, AreShortOnSlowRails) {
   const FabricOptions options;
   EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {62.5e6}), 32U * 1024);
   EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {1e6}), 8U * 1024);
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {4e8}), 64U * 1024);
   EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {1e8})).count, 20U);
   EXPECT_EQ(chunk_bytes_of(64U << 20, 2, options, 1U << 20, {1e6}), 64U * 1024)
       << "a put has at most 1,024 chunks, however slow the rail";
