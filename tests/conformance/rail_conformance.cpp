@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include <poll.h>
 
@@ -12,6 +14,11 @@ namespace allrail::transport {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Tests run side by side: who only waits leaves the processor to the others.
+void wait_a_little() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+constexpr int kLooksBeforeWaiting = 1000;
 
 }  // namespace
 
@@ -35,9 +42,17 @@ void RailRecord::control_arrived(int, int, std::span<const std::byte> message) {
   messages.emplace_back(message.begin(), message.end());
 }
 
+const std::vector<std::byte>& RailConformance::whole_pattern() {
+  static const std::vector<std::byte> all = [] {
+    std::vector<std::byte> made(kWindowBytes);
+    for (std::size_t at = 0; at < made.size(); ++at) made[at] = pattern(at);
+    return made;
+  }();
+  return all;
+}
+
 void RailConformance::SetUp() {
   group_ = GetParam().make();
-  for (std::size_t i = 0; i < source_.size(); ++i) source_[i] = pattern(i);
   sender().set_primary_window(other_window_);
   receiver().set_primary_window(window_);
   sender().register_source(source_);
@@ -46,12 +61,14 @@ void RailConformance::SetUp() {
 
 bool RailConformance::until(const std::function<bool()>& done) {
   const auto end = Clock::now() + std::chrono::seconds(10);
-  while (!done()) {
+  for (int looks = 0; !done(); ++looks) {
     if (Clock::now() > end) return false;
     const bool any = static_cast<int>(sender().poll(at_sender_)) +
                          static_cast<int>(receiver().poll(at_receiver_)) >
                      0;
+    if (any) looks = 0;
     if (!any) group_->step();
+    if (looks > kLooksBeforeWaiting) wait_a_little();
   }
   return true;
 }
@@ -62,6 +79,7 @@ void RailConformance::idle(bool poll_sender, bool poll_receiver) {
     if (poll_sender) sender().poll(at_sender_);
     if (poll_receiver) receiver().poll(at_receiver_);
     group_->step();
+    wait_a_little();
   }
 }
 
@@ -116,16 +134,14 @@ TEST_P(RailConformance, BytesAreExactAtEverySizeAndOffset) {
     const auto& arrival = at_receiver_.arrivals.back();
     EXPECT_EQ(arrival.immediate, immediate);
     EXPECT_EQ(arrival.bytes, bytes);
-    std::copy_n(source_.begin() + static_cast<std::ptrdiff_t>(at), bytes,
-                expected.begin() + static_cast<std::ptrdiff_t>(at));
-    EXPECT_TRUE(std::equal(arrival.seen.begin(), arrival.seen.end(),
-                           source_.begin() + static_cast<std::ptrdiff_t>(at)))
+    std::memcpy(expected.data() + at, source_.data() + at, bytes);
+    EXPECT_TRUE(same_bytes(arrival.seen, std::span(source_).subspan(at, bytes)))
         << "the arrival was reported before its bytes could be read";
     at += bytes + 5;
   }
   receiver().flush_acknowledgements();
   EXPECT_TRUE(until([&] { return at_sender_.completed == 6; }));
-  EXPECT_EQ(window_, expected);
+  EXPECT_TRUE(same_bytes(window_, expected));
   EXPECT_EQ(at_receiver_.arrivals.size(), 6U);
 }
 
@@ -220,8 +236,8 @@ TEST_P(RailConformance, ChunksTravelBothWaysAtOnce) {
     sender().flush_acknowledgements();
     return at_sender_.completed == kChunks && at_receiver_.completed == kChunks;
   }));
-  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + kChunks * 4096, window_.begin()));
-  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + kChunks * 4096, other_window_.begin()));
+  EXPECT_TRUE(begins_like_source(window_, kChunks * 4096));
+  EXPECT_TRUE(begins_like_source(other_window_, kChunks * 4096));
 }
 
 TEST_P(RailConformance, WhatIsFlushedArrivesWithoutTheSender) {
@@ -234,7 +250,7 @@ TEST_P(RailConformance, WhatIsFlushedArrivesWithoutTheSender) {
     group_->step();
   }
   ASSERT_EQ(at_receiver_.arrivals.size(), 1U);
-  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 20'000, window_.begin()));
+  EXPECT_TRUE(begins_like_source(window_, 20'000));
 }
 
 TEST_P(RailConformance, WhatIsSubmittedArrivesWithoutTheSender) {
@@ -255,7 +271,7 @@ TEST_P(RailConformance, WhatIsSubmittedArrivesWithoutTheSender) {
   ASSERT_EQ(at_receiver_.arrivals.size(), 4U);
   ASSERT_EQ(at_receiver_.messages.size(), 1U);
   EXPECT_EQ(at_receiver_.messages[0], message);
-  EXPECT_TRUE(std::equal(source_.begin(), source_.begin() + 400, window_.begin()));
+  EXPECT_TRUE(begins_like_source(window_, 400));
 }
 
 TEST_P(RailConformance, ItsDescriptorWakesASleeper) {

@@ -17,7 +17,6 @@
 // The suite sets the windows and connects. See fake_rail_test.cpp.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <span>
@@ -26,6 +25,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/bytes.hpp"
 #include "transport/rail.hpp"
 
 namespace allrail::transport {
@@ -48,10 +48,7 @@ inline std::string rail_case_name(const testing::TestParamInfo<RailCase>& info) 
   return info.param.name;
 }
 
-inline bool all_zero(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(),
-                     [](std::byte byte) { return byte == std::byte{}; });
-}
+inline bool all_zero(std::span<const std::byte> bytes) { return all_are(bytes, std::byte{}); }
 
 /// Keeps what a rail reported.
 struct RailRecord : RailEvents {
@@ -91,6 +88,10 @@ class RailConformance : public testing::TestWithParam<RailCase> {
   bool post(std::size_t at, std::uint32_t bytes, std::uint32_t immediate);
   /// The bytes that are to go to this place of the window.
   static std::byte pattern(std::size_t at) { return static_cast<std::byte>(at * 31 / 7 + 1); }
+  static const std::vector<std::byte>& whole_pattern();
+  bool begins_like_source(std::span<const std::byte> window, std::size_t bytes) const {
+    return same_bytes(window.first(bytes), std::span(source_).first(bytes));
+  }
 
   Rail& sender() { return group_->rail(0); }
   Rail& receiver() { return group_->rail(1); }
@@ -99,7 +100,7 @@ class RailConformance : public testing::TestWithParam<RailCase> {
   std::unique_ptr<RailGroup> group_;
   std::vector<std::byte> window_ = std::vector<std::byte>(kWindowBytes);
   std::vector<std::byte> other_window_ = std::vector<std::byte>(kWindowBytes);
-  std::vector<std::byte> source_ = std::vector<std::byte>(kWindowBytes);
+  std::vector<std::byte> source_ = whole_pattern();
   RailRecord at_sender_;
   RailRecord at_receiver_;
 };

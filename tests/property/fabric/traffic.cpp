@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "tests/bytes.hpp"
 #include "tests/property/fabric/world.hpp"
 
 namespace allrail::transport {
@@ -161,7 +162,7 @@ class Traffic {
           if (end + bytes + 16 > kWorldMemoryBytes) break;
           end += bytes + below(16);
           put.from.resize(bytes);
-          for (std::byte& byte : put.from) byte = static_cast<std::byte>(engine_());
+          fill_randomly(put.from, engine_);
           put.expected = put.from;
           puts_[pair(from, to)].push_back(std::move(put));
           ++total_;
@@ -239,7 +240,7 @@ class Traffic {
       if (put.completed || !fabric.completed(to, put.number)) continue;
       put.completed = true;
       ++completed_;
-      std::ranges::fill(put.from, std::byte{0xCC});
+      std::memset(put.from.data(), 0xCC, put.from.size());
     }
   }
 
@@ -260,9 +261,9 @@ class Traffic {
       if (!fabric.arrived(from, i) || chance(30)) continue;
       const std::span<std::byte> memory = window(to, put.second_window);
       const auto region = memory.subspan(put.offset, put.expected.size());
-      if (!std::ranges::equal(region, put.expected))
+      if (!same_bytes(region, put.expected))
         fail(fmt::format("put {} from {} to {} arrived with wrong bytes", i, from, to));
-      std::ranges::fill(region, kConsumed);
+      std::memset(region.data(), std::to_integer<int>(kConsumed), region.size());
       fabric.consume(from, i);
       put.consumed = true;
       ++consumed_;
@@ -312,14 +313,13 @@ class Traffic {
           for (const Exchange& put : puts_[pair(from, rank)]) {
             if (put.second_window != second) continue;
             const auto region = memory.subspan(put.offset, put.expected.size());
-            if (std::ranges::any_of(region, [](std::byte byte) { return byte != kConsumed; }))
+            if (!all_are(region, kConsumed))
               fail(fmt::format("memory of rank {} was written after put {} from {} was consumed",
                                rank, put.number, from));
-            std::ranges::fill(region, kGuard);
+            std::memset(region.data(), std::to_integer<int>(kGuard), region.size());
           }
         }
-        if (memory[0] != kGuard ||
-            std::memcmp(memory.data(), memory.data() + 1, memory.size() - 1) != 0)
+        if (!all_are(memory, kGuard))
           fail(fmt::format("rank {} was written to outside of all puts", rank));
       }
   }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "include/allrail/error.hpp"
+#include "tests/bytes.hpp"
 #include "tests/unit/tcp/test_rails.hpp"
 #include "transport/tcp/tcp_rail.hpp"
 
@@ -42,7 +43,7 @@ TEST(TcpRail, ConnectsAgainAfterCloseFromEitherSide) {
     EXPECT_EQ(job[closer].events.downs[other], downs) << "the closer was told what it knows";
     EXPECT_EQ(job[closer].events.arrived[other].size(), arrived);
     ASSERT_TRUE(transfer(job, 0, 1, data, 50'000));
-    EXPECT_TRUE(job[1].memory == data);
+    EXPECT_TRUE(same_bytes(job[1].memory, data));
   }
 }
 
@@ -69,7 +70,7 @@ TEST(TcpRail, KeepsAConnectionThatComesBeforeItIsWanted) {
   EXPECT_TRUE(job[1].events.arrived[0].empty());
   job[1].rail->connect(0, job[0].rail->address());
   ASSERT_TRUE(job.poll_until([&] { return job[0].events.completed[1] == 1; }));
-  EXPECT_TRUE(job[1].memory == data);
+  EXPECT_TRUE(same_bytes(job[1].memory, data));
 }
 
 TEST(TcpRail, ReportsEveryFailingConnectAndGoesOnTrying) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/base/clock.hpp"
+#include "tests/bytes.hpp"
 #include "transport/tcp/tcp_rail.hpp"
 
 namespace allrail::transport {
@@ -54,11 +56,8 @@ struct RecordedEvents : RailEvents {
 /// The same bytes for the same seed.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
   std::vector<std::byte> data(bytes);
-  std::uint64_t state = seed * 2 + 1;
-  for (std::byte& one : data) {
-    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-    one = static_cast<std::byte>(state >> 56);
-  }
+  std::mt19937_64 random(seed);
+  fill_randomly(data, random);
   return data;
 }
 
