@@ -1,7 +1,7 @@
 #!/bin/bash
 # Both RDMA devices of a guest have an active port, and the programs of rdma-core and of perftest
 # get their bytes through each, with and without the connection manager.
-# Options: --timeout 180
+# verbs.sh runs this first.
 . tests/guest/common.sh
 
 active=$(ibv_devinfo | grep -c PORT_ACTIVE || true)

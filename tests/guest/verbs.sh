@@ -2,8 +2,11 @@
 # The verbs rail over real libibverbs: the conformance suite for both ways to connect, every kind of
 # allgather with every byte checked, ports without an IP address, a rail that goes down and comes
 # back in the middle of a run, and a user who may lock little memory.
-# Options: --timeout 550
+# Options: --timeout 600
 . tests/guest/common.sh
+
+# Before Allrail is blamed for anything. One boot does for both.
+bash tests/guest/devices.sh
 
 export ALLRAIL_TEST_VERBS=10.9.0.1,10.9.1.1 ALLRAIL_RAILS=verbs
 /build/tests/conformance/verbs_rail_test >/tmp/conformance.log ||

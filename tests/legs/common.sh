@@ -77,9 +77,10 @@ run_tests() {
   # TSan needs the fixed address layout where the kernel allows to ask for it; the others can do
   # without and do not mind.
   setarch -R true 2>/dev/null && fixed=(setarch -R)
-  # The limits of tests are for hangs: a sanitizer or a busy machine is only slow.
+  # The limits of tests are for hangs: a sanitizer or a busy machine is only slow. Many tests wait
+  # more than they work, so there are two of them for every processor.
   "${fixed[@]}" meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 4 \
-    "${suites[@]}" || rc=$?
+    --num-processes $((2 * $(nproc))) "${suites[@]}" || rc=$?
   python3 "$legs/meson_results.py" "$build" "$ALLRAIL_CHECK_LEG" "$rc" >>"$ALLRAIL_CHECK_RESULTS"
 }
 

@@ -136,7 +136,7 @@ def test_ring_wraps_around():
     """Slots and their done counts: many calls through small and large rings without a pause."""
     for nodes in (None, "4"):
         for size in (8, 4096, 60000):
-            words = ("loop", "bytes=%d" % size, "seconds=1.5")
+            words = ("loop", "bytes=%d" % size, "seconds=0.7")
             result = job(4, nodes, *words, env={"ALLRAIL_NODE_MEMORY": "1M"})
             expect(result.code == 0, "%s bytes on nodes %s" % (size, nodes), result)
             calls = {
