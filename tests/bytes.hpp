@@ -16,8 +16,8 @@ inline bool same_bytes(std::span<const std::byte> one, std::span<const std::byte
 }
 
 inline bool all_are(std::span<const std::byte> bytes, std::byte value) {
-  return bytes.empty() || (bytes.front() == value &&
-                           same_bytes(bytes.subspan(1), bytes.first(bytes.size() - 1)));
+  return bytes.empty() ||
+         (bytes.front() == value && same_bytes(bytes.subspan(1), bytes.first(bytes.size() - 1)));
 }
 
 /// `random` gives 64 bits at a time.
