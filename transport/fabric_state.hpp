@@ -22,6 +22,7 @@
 #include "transport/fabric.hpp"
 #include "transport/pair_probe.hpp"
 #include "transport/peer_table.hpp"
+#include "transport/shares.hpp"
 #include "transport/striping.hpp"
 
 namespace allrail::transport {
@@ -46,6 +47,9 @@ struct OpenPut {
   int only_rail = -1;
   bool primary = true;
   bool striped = false;
+  bool lost_a_link = false;  // with some chunk of it
+  std::int64_t begun_ns = 0;
+  std::array<Part, kMaxRails> parts{};      // by my rail, where it is striped
   std::array<RemoteKey, kMaxRails> keys{};  // by rail of the peer
   OpenPut* previous = nullptr;              // all open puts of the fabric, oldest first
   OpenPut* next = nullptr;
@@ -221,6 +225,7 @@ class FabricState : public RailEvents {
   FabricOptions options_;
   std::vector<RailState> rails_;
   std::array<std::uint64_t, kMaxRails> ahead_bytes_{};  // of striped puts: see choose_rail()
+  Shares shares_;                                       // likewise
   PeerTable<Peer> peers_;                               // those that were connect()ed
   std::vector<Peer*> connected_;
   std::optional<FabricFailure> failure_;
@@ -245,6 +250,7 @@ class FabricState : public RailEvents {
   RailSpeeds speeds_to(const Peer& peer) const;
   void activate(Peer& peer);
   void chunk_done(Peer& peer, const ChunkName& chunk);
+  void learn_shares(const Peer& peer, OpenPut& put);
   void complete(Peer& peer, OpenPut& put);
 
   // links.cpp

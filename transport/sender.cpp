@@ -20,6 +20,9 @@ constexpr std::uint64_t kLookAhead = 16;
 constexpr std::uint32_t kMeasuredEvery = 8;
 constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
 
+// Where a put has fewer chunks than this, one more or less for a rail says nothing.
+constexpr std::uint32_t kLeastChunksToLearn = 6;
+
 bool measures(Link& link, const OpenPut& put, std::uint32_t chunk_bytes) {
   if (put.cut.put_bytes < kMeasuredPutBytes || chunk_bytes < kMeasuredChunkBytes) return false;
   return put.striped || link.medium_chunks++ % kMeasuredEvery == 0;
@@ -75,7 +78,9 @@ std::uint64_t FabricState::put(const Put& put) {
   open.only_rail = put.only_rail;
   open.primary = put.window == nullptr;
   open.striped = put.bytes > options_.stripe_threshold_bytes && cut.count > 1;
-  if (!open.primary)
+  open.lost_a_link = false;
+  if (open.striped) open.parts.fill(Part());
+  if (put.window != nullptr)
     std::copy_n(put.window->keys.begin(), to.rails.rails.size(), open.keys.begin());
   open.previous = newest_;
   open.next = nullptr;
@@ -83,6 +88,7 @@ std::uint64_t FabricState::put(const Put& put) {
   newest_ = &open;
 
   now_ns_ = now();
+  open.begun_ns = now_ns_;
   activate(to);
   // Nobody is ahead of this put: it may start at once. Otherwise the next progress() is in charge.
   if (active_.size() == 1) {
@@ -177,7 +183,8 @@ int FabricState::choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_
     choice.has_room = has_room(link, rails_[i], chunk_bytes);
     // A rail that refuses with nothing in flight promises nothing: nobody waits for it.
     choice.usable = link.usable() && (choice.has_room || link.in_flight > 0);
-    choice.bytes_per_second = rails_[i].rate.bytes_per_second();
+    const double weight = shares_.weight(static_cast<int>(i));
+    choice.bytes_per_second = weight > 0 ? weight : rails_[i].rate.bytes_per_second();
     choice.in_flight_bytes = rails_[i].in_flight_bytes;
     choice.ahead_bytes = ahead_bytes_[i];
     // The oldest chunk is partly through by now.
@@ -324,6 +331,11 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
     --state.in_flight;
     link.head = (link.head + 1) % kMaxLinkChunks;
     --link.in_flight;
+    if (OpenPut& put = peer.put(chunk.put); put.striped) {
+      Part& part = put.parts[static_cast<std::size_t>(rail)];
+      part.took_ns = std::max<std::int64_t>(now_ns - put.begun_ns, 1);
+      ++part.chunks;
+    }
     chunk_done(peer, chunk);
   }
   link.waiting_since_ns = now_ns;
@@ -332,7 +344,19 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
 
 void FabricState::chunk_done(Peer& peer, const ChunkName& chunk) {
   OpenPut& put = peer.put(chunk.put);
-  if (++put.done_chunks == put.cut.count) complete(peer, put);
+  if (++put.done_chunks < put.cut.count) return;
+  if (put.striped && put.cut.count >= kLeastChunksToLearn) learn_shares(peer, put);
+  complete(peer, put);
+}
+
+/// From a put that every usable rail could have taken chunks of, none of which was lost.
+void FabricState::learn_shares(const Peer& peer, OpenPut& put) {
+  if (put.only_rail >= 0 || put.lost_a_link) return;
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    put.parts[i].usable = peer.links[i].usable();
+    put.parts[i].bytes_per_second = rails_[i].rate.bytes_per_second();
+  }
+  shares_.completed({put.parts.data(), peer.links.size()});
 }
 
 void FabricState::complete(Peer& peer, OpenPut& put) {

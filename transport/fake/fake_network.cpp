@@ -236,10 +236,11 @@ bool FakeNetwork::post(Link& link, int side, const Chunk& chunk) {
   end.use.most_bytes = std::max(end.use.most_bytes, end.in_flight_bytes);
   FakeRail& sender = *rail(link.ports[side]);
   const double duration_ns = static_cast<double>(chunk.bytes) / options.bytes_per_second * 1e9;
-  sender.sends_until_ns_ =
-      std::max(sender.sends_until_ns_, now_ns_) + static_cast<std::int64_t>(duration_ns);
-  end.last_arrival_ns = std::max(
-      end.last_arrival_ns, sender.sends_until_ns_ + options.delay_ns + random(options.jitter_ns));
+  sender.sends_until_ns_ = std::max(sender.sends_until_ns_, now_ns_ - options.saved_up_ns) +
+                           static_cast<std::int64_t>(duration_ns);
+  end.last_arrival_ns =
+      std::max(end.last_arrival_ns, std::max(sender.sends_until_ns_, now_ns_) + options.delay_ns +
+                                        random(options.jitter_ns));
   auto parcel = std::make_shared<Parcel>();
   parcel->chunk = chunk;
   parcel->generation = end.generation;
