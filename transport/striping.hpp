@@ -110,8 +110,8 @@ bool rates_are_alike(double slowest_bytes_per_second, double fastest_bytes_per_s
 
 /// One rail in the eyes of choose_rail().
 struct RailChoice {
-  bool usable = false;    // there is a link to the peer that carries data
-  bool has_room = false;  // and it takes a chunk now
+  bool usable = false;                // there is a link to the peer that carries data
+  bool has_room = false;              // and it takes a chunk now
   double bytes_per_second = 0;        // measured, or its weight in the shares: ratios count
   std::uint64_t in_flight_bytes = 0;  // over all peers
   std::uint64_t ahead_bytes = 0;      // carried more than the rail that has carried least, of late
