@@ -47,9 +47,6 @@ struct OpenPut {
   int only_rail = -1;
   bool primary = true;
   bool striped = false;
-  bool lost_a_link = false;  // with some chunk of it
-  std::int64_t begun_ns = 0;
-  std::array<Part, kMaxRails> parts{};      // by my rail, where it is striped
   std::array<RemoteKey, kMaxRails> keys{};  // by rail of the peer
   OpenPut* previous = nullptr;              // all open puts of the fabric, oldest first
   OpenPut* next = nullptr;
@@ -69,6 +66,16 @@ struct InFlight {
   RateMeter::Stamp link_stamp;
   RateMeter::Stamp rail_stamp;
 };
+
+/// What the shares of the rails follow from: when each was done with its part of a put.
+struct Observation {
+  std::uint64_t order = UINT64_MAX;  // of the put
+  std::int64_t begun_ns = 0;
+  std::array<Part, kMaxRails> parts{};  // by my rail
+};
+/// So many of the newest puts are observed, of all peers together: shares can do without the
+/// others.
+inline constexpr std::uint64_t kObservedPuts = 16;
 
 /// My side of a fence: the chunks whose fate the peer is asked for.
 struct PendingFence {
@@ -226,7 +233,8 @@ class FabricState : public RailEvents {
   std::vector<RailState> rails_;
   std::array<std::uint64_t, kMaxRails> ahead_bytes_{};  // of striped puts: see choose_rail()
   Shares shares_;                                       // likewise
-  PeerTable<Peer> peers_;                               // those that were connect()ed
+  std::array<Observation, kObservedPuts> observations_{};
+  PeerTable<Peer> peers_;  // those that were connect()ed
   std::vector<Peer*> connected_;
   std::optional<FabricFailure> failure_;
   OpenPut* oldest_ = nullptr;
@@ -250,7 +258,8 @@ class FabricState : public RailEvents {
   RailSpeeds speeds_to(const Peer& peer) const;
   void activate(Peer& peer);
   void chunk_done(Peer& peer, const ChunkName& chunk);
-  void learn_shares(const Peer& peer, OpenPut& put);
+  Observation* observation_of(const OpenPut& put);
+  void learn_shares(const Peer& peer, Observation& observed);
   void complete(Peer& peer, OpenPut& put);
 
   // links.cpp

@@ -147,7 +147,8 @@ void FabricState::take_answer(Peer& peer, const ControlMessage& message) {
   fence.open = false;
   for (int c = 0; c < fence.count; ++c) {
     const ChunkName& chunk = fence.chunks[static_cast<std::size_t>(c)];
-    peer.put(chunk.put).lost_a_link = true;
+    // How long a part took that was lost and sent again says nothing of the rails.
+    if (Observation* observed = observation_of(peer.put(chunk.put))) *observed = {};
     if ((message.mask >> c & 1) != 0)
       chunk_done(peer, chunk);
     else

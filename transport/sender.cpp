@@ -78,8 +78,6 @@ std::uint64_t FabricState::put(const Put& put) {
   open.only_rail = put.only_rail;
   open.primary = put.window == nullptr;
   open.striped = put.bytes > options_.stripe_threshold_bytes && cut.count > 1;
-  open.lost_a_link = false;
-  if (open.striped) open.parts.fill(Part());
   if (put.window != nullptr)
     std::copy_n(put.window->keys.begin(), to.rails.rails.size(), open.keys.begin());
   open.previous = newest_;
@@ -88,7 +86,9 @@ std::uint64_t FabricState::put(const Put& put) {
   newest_ = &open;
 
   now_ns_ = now();
-  open.begun_ns = now_ns_;
+  if (open.striped && cut.count >= kLeastChunksToLearn && put.only_rail < 0) {
+    observations_[open.order % kObservedPuts] = {open.order, now_ns_, {}};
+  }
   activate(to);
   // Nobody is ahead of this put: it may start at once. Otherwise the next progress() is in charge.
   if (active_.size() == 1) {
@@ -331,9 +331,9 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
     --state.in_flight;
     link.head = (link.head + 1) % kMaxLinkChunks;
     --link.in_flight;
-    if (OpenPut& put = peer.put(chunk.put); put.striped) {
-      Part& part = put.parts[static_cast<std::size_t>(rail)];
-      part.took_ns = std::max<std::int64_t>(now_ns - put.begun_ns, 1);
+    if (Observation* observed = observation_of(peer.put(chunk.put))) {
+      Part& part = observed->parts[static_cast<std::size_t>(rail)];
+      part.took_ns = std::max<std::int64_t>(now_ns - observed->begun_ns, 1);
       ++part.chunks;
     }
     chunk_done(peer, chunk);
@@ -345,18 +345,22 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
 void FabricState::chunk_done(Peer& peer, const ChunkName& chunk) {
   OpenPut& put = peer.put(chunk.put);
   if (++put.done_chunks < put.cut.count) return;
-  if (put.striped && put.cut.count >= kLeastChunksToLearn) learn_shares(peer, put);
+  if (Observation* observed = observation_of(put)) learn_shares(peer, *observed);
   complete(peer, put);
 }
 
-/// From a put that every usable rail could have taken chunks of, none of which was lost.
-void FabricState::learn_shares(const Peer& peer, OpenPut& put) {
-  if (put.only_rail >= 0 || put.lost_a_link) return;
+/// nullptr: nobody observes it.
+Observation* FabricState::observation_of(const OpenPut& put) {
+  Observation& observed = observations_[put.order % kObservedPuts];
+  return observed.order == put.order ? &observed : nullptr;
+}
+
+void FabricState::learn_shares(const Peer& peer, Observation& observed) {
   for (std::size_t i = 0; i < peer.links.size(); ++i) {
-    put.parts[i].usable = peer.links[i].usable();
-    put.parts[i].bytes_per_second = rails_[i].rate.bytes_per_second();
+    observed.parts[i].usable = peer.links[i].usable();
+    observed.parts[i].bytes_per_second = rails_[i].rate.bytes_per_second();
   }
-  shares_.completed({put.parts.data(), peer.links.size()});
+  shares_.completed({observed.parts.data(), peer.links.size()});
 }
 
 void FabricState::complete(Peer& peer, OpenPut& put) {
