@@ -16,16 +16,24 @@ constexpr int kManyPuts = 1000;
 
 }  // namespace
 
-/// Whether all that may take chunks have weights, and there are two of them.
+/// Whether all that may take chunks have weights, and there are two of them. Where one has none yet
+/// all begin anew: what the weights of the others have become is no rate.
 bool Shares::begin(std::span<const Part> parts) {
   int usable = 0;
+  bool is_new = false;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!parts[i].usable) continue;
-    if (weights_[i] <= 0) weights_[i] = parts[i].bytes_per_second;
-    if (weights_[i] <= 0) return false;
+    if (parts[i].bytes_per_second <= 0) return false;
+    is_new = is_new || weights_[i] <= 0;
     ++usable;
   }
-  return usable > 1;
+  if (usable < 2) return false;
+  if (!is_new) return true;
+  puts_ = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].usable) weights_[i] = parts[i].bytes_per_second;
+  }
+  return true;
 }
 
 bool Shares::one_chunk_less_is_better(std::span<const Part> parts, std::size_t latest) const {

@@ -49,6 +49,21 @@ TEST(Shares, ARailThatTookNothingIsTriedIfItIsFastByWeightOrRate) {
   EXPECT_EQ(slow.weight(1), 1e7) << "a chunk would take longer there than all of them";
 }
 
+TEST(Shares, BeginAnewWithARailThatIsNew) {
+  Shares shares;
+  Part gone = part(0, 0, 0);
+  gone.usable = false;
+  // What two rails were measured to have in a burst.
+  for (int i = 0; i < 20; ++i) {
+    const std::array<Part, 3> two{part(8, 1100, 3e9), part(8, 1090, 3e9), gone};
+    shares.completed(two);
+  }
+  const std::array<Part, 3> three{part(6, 820, 6e7), part(5, 810, 6e7), part(5, 815, 6e7)};
+  shares.completed(three);
+  EXPECT_EQ(shares.weight(0), 6e7);
+  EXPECT_EQ(shares.weight(2), 6e7);
+}
+
 TEST(Shares, NeedTwoRailsThatAreKnown) {
   Shares shares;
   const std::array<Part, 2> unknown{part(8, 100, 0), part(8, 300, 1e9)};
