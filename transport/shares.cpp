@@ -12,7 +12,7 @@ namespace {
 constexpr double kShareGain = 0.05;
 constexpr double kShareCorrection = 0.6;
 constexpr double kFirstPuts = 4;
-constexpr int kManyPuts = 1000;
+constexpr int kManyPuts = 1000;  // more are not counted: the gain has long been at its least
 
 }  // namespace
 
@@ -45,9 +45,7 @@ bool Shares::one_chunk_less_is_better(std::span<const Part> parts, std::size_t l
     if (part.chunks == 0) {
       // Neither the weight nor the rate is sure for a rail that took nothing: the better one tells.
       const double by_weight = weights_[latest] / weights_[i];
-      const double by_rate = part.bytes_per_second > 0
-                                 ? parts[latest].bytes_per_second / part.bytes_per_second
-                                 : by_weight;
+      const double by_rate = parts[latest].bytes_per_second / part.bytes_per_second;
       chunk_ns = latest_ns / parts[latest].chunks * std::min(by_weight, by_rate);
     }
     if (static_cast<double>(part.took_ns) + chunk_ns < latest_ns) return true;

@@ -15,7 +15,7 @@ struct Part {
   bool usable = false;          // it could have taken chunks
   std::uint32_t chunks = 0;     // that it took
   std::int64_t took_ns = 0;     // from the beginning of the put to the end of the last of them
-  double bytes_per_second = 0;  // measured; 0: not known
+  double bytes_per_second = 0;  // measured; 0: not known yet, and nothing is learned from the put
 };
 
 /// How much of the puts that are cut each rail takes: by weights, which begin with what was
