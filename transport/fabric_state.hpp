@@ -231,8 +231,9 @@ class FabricState : public RailEvents {
   int size_;
   FabricOptions options_;
   std::vector<RailState> rails_;
-  std::array<std::uint64_t, kMaxRails> ahead_bytes_{};  // of striped puts: see choose_rail()
-  Shares shares_;                                       // likewise
+  std::array<double, kMaxRails> ahead_bytes_{};  // of striped puts: see add_ahead()
+  std::int64_t ahead_since_ns_ = 0;
+  Shares shares_;
   std::array<Observation, kObservedPuts> observations_{};
   PeerTable<Peer> peers_;  // those that were connect()ed
   std::vector<Peer*> connected_;
@@ -249,9 +250,10 @@ class FabricState : public RailEvents {
   /// Whether it is usable and ends at a rail that is near to where the peer runs.
   static bool is_near(const Peer& peer, const Link& link);
   int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
-  int choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_t waiting_bytes);
+  void describe(const Peer& peer, std::uint32_t chunk_bytes, std::span<RailChoice> choices);
   bool has_room(const Link& link, RailState& rail, std::uint32_t chunk_bytes);
   bool post(Peer& peer, int rail, OpenPut& put, std::uint32_t index);
+  int place_striped(Peer& peer, OpenPut& put, std::uint32_t index, std::uint64_t waiting_bytes);
   int place(Peer& peer, OpenPut& put, std::uint32_t index, std::uint64_t waiting_bytes);
   void pump_peer(Peer& peer, std::uint64_t& ahead_bytes);
   bool any_room(const Peer& peer) const;

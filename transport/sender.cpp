@@ -20,6 +20,10 @@ constexpr std::uint64_t kLookAhead = 16;
 constexpr std::uint32_t kMeasuredEvery = 8;
 constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
 
+// What a rail carried beyond its share is forgotten when nothing was cut for so long: then rails
+// that save nothing up begin alike.
+constexpr std::int64_t kAheadNs = 1'000'000;
+
 // Where a put has fewer chunks than this, one more or less for a rail says nothing.
 constexpr std::uint32_t kLeastChunksToLearn = 6;
 
@@ -175,9 +179,10 @@ int FabricState::choose_small(Peer& peer, const OpenPut& put, std::uint32_t byte
   return -1;
 }
 
-int FabricState::choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_t waiting_bytes) {
-  std::array<RailChoice, kMaxRails> choices;
-  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+/// The rails to a peer in the eyes of choose_rail().
+void FabricState::describe(const Peer& peer, std::uint32_t chunk_bytes,
+                           std::span<RailChoice> choices) {
+  for (std::size_t i = 0; i < choices.size(); ++i) {
     const Link& link = peer.links[i];
     RailChoice& choice = choices[i];
     choice.has_room = has_room(link, rails_[i], chunk_bytes);
@@ -185,14 +190,13 @@ int FabricState::choose_bulk(Peer& peer, std::uint32_t chunk_bytes, std::uint64_
     choice.usable = link.usable() && (choice.has_room || link.in_flight > 0);
     const double weight = shares_.weight(static_cast<int>(i));
     choice.bytes_per_second = weight > 0 ? weight : rails_[i].rate.bytes_per_second();
-    choice.in_flight_bytes = rails_[i].in_flight_bytes;
-    choice.ahead_bytes = ahead_bytes_[i];
-    // The oldest chunk is partly through by now.
-    choice.in_flight_bytes -=
-        std::min<std::uint64_t>(std::min<std::uint64_t>(choice.in_flight_bytes, chunk_bytes),
-                                rails_[i].rate.expected_bytes(now_ns_));
+    // What was in flight at the last look is partly through by now. Peers of whom nothing is
+    // awaited are looked at rarely.
+    choice.in_flight_bytes =
+        rails_[i].in_flight_bytes -
+        std::min(rails_[i].in_flight_bytes, rails_[i].rate.expected_bytes(now_ns_));
+    choice.ahead_bytes = now_ns_ - ahead_since_ns_ < kAheadNs ? ahead_bytes_[i] : 0;
   }
-  return choose_rail({choices.data(), peer.links.size()}, chunk_bytes, waiting_bytes);
 }
 
 bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) {
@@ -225,10 +229,27 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   link.in_flight_bytes += chunk.bytes;
   ++state.in_flight;
   state.in_flight_bytes += chunk.bytes;
-  if (put.striped) add_ahead({ahead_bytes_.data(), rails_.size()}, rail, chunk.bytes);
   ++state.counters.chunks_sent;
   state.counters.bytes_sent += chunk.bytes;
   return true;
+}
+
+int FabricState::place_striped(Peer& peer, OpenPut& put, std::uint32_t index,
+                               std::uint64_t waiting_bytes) {
+  const std::uint32_t bytes = put.cut.bytes(index);
+  std::array<RailChoice, kMaxRails> all;
+  const std::span<RailChoice> choices(all.data(), peer.links.size());
+  for (std::size_t tries = 0; tries < choices.size(); ++tries) {
+    describe(peer, bytes, choices);
+    const int rail = choose_rail(choices, bytes, waiting_bytes);
+    if (rail < 0) return rail;
+    if (!post(peer, rail, put, index)) continue;
+    add_ahead(choices, rail, bytes);
+    for (std::size_t i = 0; i < choices.size(); ++i) ahead_bytes_[i] = choices[i].ahead_bytes;
+    ahead_since_ns_ = now_ns_;
+    return rail;
+  }
+  return -1;
 }
 
 /// Gives one chunk to a rail and returns which; -1 if all that may take it have no room.
@@ -239,9 +260,9 @@ int FabricState::place(Peer& peer, OpenPut& put, std::uint32_t index, std::uint6
     if (!has_room(peer.links[at], rails_[at], bytes)) return -1;
     return post(peer, put.only_rail, put, index) ? put.only_rail : -1;
   }
+  if (put.striped) return place_striped(peer, put, index, waiting_bytes);
   for (std::size_t tries = 0; tries < peer.links.size(); ++tries) {
-    const int rail =
-        put.striped ? choose_bulk(peer, bytes, waiting_bytes) : choose_small(peer, put, bytes);
+    const int rail = choose_small(peer, put, bytes);
     if (rail < 0 || post(peer, rail, put, index)) return rail;
   }
   return -1;

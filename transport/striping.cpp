@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "transport/fabric.hpp"
 
@@ -186,33 +187,46 @@ std::uint64_t link_window_bytes(std::uint32_t chunk_bytes, double bytes_per_seco
 
 namespace {
 
-// What to assume of a rail that was not measured yet: the mean of the others.
-double assumed_rate(std::span<const RailChoice> rails) {
+// By rail, and 0 of those that are not usable. A rail that was not measured yet is like the mean of
+// the others, and rails that are alike are as fast as the fastest.
+std::array<double, kMaxRails> rates_of(std::span<const RailChoice> rails) {
   double sum = 0;
+  double highest = 0;
   int known = 0;
   for (const RailChoice& rail : rails) {
     if (!rail.usable || rail.bytes_per_second <= 0) continue;
     sum += rail.bytes_per_second;
+    highest = std::max(highest, rail.bytes_per_second);
     ++known;
   }
-  return known > 0 ? sum / known : 1.0;
+  std::array<double, kMaxRails> rates{};
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    if (!rails[i].usable) continue;
+    const double rate = rails[i].bytes_per_second;
+    rates[i] = rate > 0 ? rate : known > 0 ? sum / known : 1.0;
+    if (highest > 0 && rates_are_alike(rates[i], highest)) rates[i] = highest;
+  }
+  return rates;
 }
 
 }  // namespace
 
-void add_ahead(std::span<std::uint64_t> ahead_bytes, int rail, std::uint64_t bytes) {
-  ahead_bytes[static_cast<std::size_t>(rail)] += bytes;
-  const std::uint64_t least = *std::min_element(ahead_bytes.begin(), ahead_bytes.end());
-  for (std::uint64_t& ahead : ahead_bytes) ahead = std::min(ahead - least, kMaxAheadBytes);
+void add_ahead(std::span<RailChoice> rails, int rail, std::uint64_t bytes) {
+  const std::array<double, kMaxRails> rates = rates_of(rails);
+  const double total_rate = std::accumulate(rates.begin(), rates.end(), 0.0);
+  const auto carried = static_cast<double>(bytes);
+  for (std::size_t i = 0; i < rails.size(); ++i) {
+    if (!rails[i].usable) continue;
+    double& ahead_bytes = rails[i].ahead_bytes;
+    ahead_bytes -= carried * rates[i] / total_rate;
+    if (static_cast<int>(i) == rail) ahead_bytes += carried;
+    ahead_bytes = std::clamp(ahead_bytes, -kMaxAheadBytes, kMaxAheadBytes);
+  }
 }
 
 int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
                 std::uint64_t waiting_bytes) {
-  const double assumed = assumed_rate(rails);
-  double highest = 0;
-  for (const RailChoice& rail : rails) {
-    if (rail.usable) highest = std::max(highest, rail.bytes_per_second);
-  }
+  const std::array<double, kMaxRails> rates = rates_of(rails);
   double total_rate = 0;
   double total_in_flight = 0;
   double first_finish = std::numeric_limits<double>::max();
@@ -223,19 +237,15 @@ int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const RailChoice& rail = rails[i];
     if (!rail.usable) continue;
-    double rate = rail.bytes_per_second > 0 ? rail.bytes_per_second : assumed;
-    const bool alike = highest <= 0 || rates_are_alike(rate, highest);
-    if (alike && highest > 0) rate = highest;
-    const auto in_flight =
-        static_cast<double>(rail.in_flight_bytes + (alike ? rail.ahead_bytes : 0));
-    const double finish = (in_flight + chunk_bytes) / rate;
-    total_rate += rate;
+    const double in_flight = static_cast<double>(rail.in_flight_bytes) + rail.ahead_bytes;
+    const double finish = (in_flight + chunk_bytes) / rates[i];
+    total_rate += rates[i];
     total_in_flight += in_flight;
     first_finish = std::min(first_finish, finish);
     if (!rail.has_room || finish >= best_finish) continue;
     best = static_cast<int>(i);
     best_finish = finish;
-    best_rate = rate;
+    best_rate = rates[i];
     best_in_flight = in_flight;
   }
   if (best < 0 || best_finish <= first_finish) return best;

@@ -114,19 +114,20 @@ struct RailChoice {
   bool has_room = false;              // and it takes a chunk now
   double bytes_per_second = 0;        // measured, or its weight in the shares: ratios count
   std::uint64_t in_flight_bytes = 0;  // over all peers
-  std::uint64_t ahead_bytes = 0;      // carried more than the rail that has carried least, of late
+  double ahead_bytes = 0;             // carried beyond its share, of late; negative: behind
 };
 
-/// No more than this is remembered of what a rail has carried beyond the others: it evens out what
+/// No more than this is remembered of what a rail has carried beyond its share: it evens out what
 /// chance and the order of looking make uneven, and does not keep a rail busy that is slower.
-inline constexpr std::uint64_t kMaxAheadBytes = 64U << 10;
-/// Adds bytes to what `rail` is ahead of the others: at least one of them is ahead of nobody.
-void add_ahead(std::span<std::uint64_t> ahead_bytes, int rail, std::uint64_t bytes);
+inline constexpr double kMaxAheadBytes = 64 << 10;
+/// `bytes` went to `rail`: it is ahead by what is not its share of them, and the others are behind
+/// by theirs.
+void add_ahead(std::span<RailChoice> rails, int rail, std::uint64_t bytes);
 
 /// The rail that takes the next chunk, or -1 to wait. `waiting_bytes` is everything not yet sent up
 /// to the end of this put, this chunk included. A rail takes the chunk only if it finishes it
-/// before the other rails would have finished all of that without it. Of rails that are alike the
-/// one that is ahead counts as that much busier: a difference that stays costs more than one put.
+/// before the other rails would have finished all of that without it. A rail that is ahead of its
+/// share counts as that much busier: a difference that stays costs more than one put.
 int choose_rail(std::span<const RailChoice> rails, std::uint32_t chunk_bytes,
                 std::uint64_t waiting_bytes);
 

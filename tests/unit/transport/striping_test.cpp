@@ -269,21 +269,35 @@ TEST(ChooseRail, RatesThatAreAlikeGetEqualParts) {
   EXPECT_EQ(taken[1], 8);
 }
 
-TEST(ChooseRail, WhoIsAheadGetsLessOfRailsThatAreAlike) {
+TEST(ChooseRail, WhoIsAheadOfItsShareGetsLess) {
   RailChoice rails[] = {{true, true, 1e9, 0, 2000}, {true, true, 1e9, 1000, 0}};
   EXPECT_EQ(choose_rail(rails, 1000, 100'000), 1);
   rails[1].bytes_per_second = 5e8;
-  EXPECT_EQ(choose_rail(rails, 1000, 100'000), 0) << "rails that differ are not evened out";
+  EXPECT_EQ(choose_rail(rails, 1000, 100'000), 0)
+      << "half as fast, it would need 4 us instead of 3";
+  rails[0].ahead_bytes = 4000;
+  EXPECT_EQ(choose_rail(rails, 1000, 100'000), 1) << "and now 4 us instead of 5";
 }
 
-TEST(AddAhead, CountsWhatARailHasCarriedBeyondTheLeast) {
-  std::array<std::uint64_t, 2> ahead{};
-  add_ahead(ahead, 0, 3000);
-  EXPECT_EQ(ahead, (std::array<std::uint64_t, 2>{3000, 0}));
-  add_ahead(ahead, 1, 5000);
-  EXPECT_EQ(ahead, (std::array<std::uint64_t, 2>{0, 2000}));
-  add_ahead(ahead, 1, 10 * kMaxAheadBytes);
-  EXPECT_EQ(ahead, (std::array<std::uint64_t, 2>{0, kMaxAheadBytes})) << "it is not kept for ever";
+TEST(AddAhead, CountsWhatARailHasCarriedBeyondItsShare) {
+  std::array<RailChoice, 2> rails = {{{true, true, 2e6, 0}, {true, true, 1e6, 0}}};
+  add_ahead(rails, 0, 3000);
+  EXPECT_DOUBLE_EQ(rails[0].ahead_bytes, 1000);
+  EXPECT_DOUBLE_EQ(rails[1].ahead_bytes, -1000);
+  add_ahead(rails, 1, 1500);
+  EXPECT_DOUBLE_EQ(rails[0].ahead_bytes, 0);
+  EXPECT_DOUBLE_EQ(rails[1].ahead_bytes, 0) << "both have carried two parts of three and one";
+  add_ahead(rails, 1, 1000 * static_cast<std::uint64_t>(kMaxAheadBytes));
+  EXPECT_DOUBLE_EQ(rails[0].ahead_bytes, -kMaxAheadBytes) << "it is not kept for ever";
+  EXPECT_DOUBLE_EQ(rails[1].ahead_bytes, kMaxAheadBytes);
+}
+
+TEST(AddAhead, SharesAmongThoseThatAreUsable) {
+  std::array<RailChoice, 3> rails = {{{true, true, 1e6, 0}, {false, false, 1e6, 0}, {true, true}}};
+  add_ahead(rails, 0, 3000);
+  EXPECT_DOUBLE_EQ(rails[0].ahead_bytes, 1500);
+  EXPECT_DOUBLE_EQ(rails[1].ahead_bytes, 0);
+  EXPECT_DOUBLE_EQ(rails[2].ahead_bytes, -1500) << "one that was not measured is like the others";
 }
 
 TEST(ChooseRail, UnknownRatesAreEqual) {
