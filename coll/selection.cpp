@@ -14,7 +14,7 @@ constexpr int kAnyCount = std::numeric_limits<int>::max();
 // How many peers a step sends to: one, so that no two senders meet in front of a receiver, or as
 // many as there are rails.
 enum class Ports { One, Rails };
-enum class Nodes { Any, One, PowerOfTwo };
+enum class Nodes { Any, One, TwoOrFour, PowerOfTwo };
 
 struct Row {
   std::uint64_t most_bytes_per_node;  // the block that a node sends
@@ -37,6 +37,8 @@ constexpr Row kTable[] = {
      "one node: no rail is needed"},
     {64 * kKibi, false, Nodes::PowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
      "small blocks: fewest messages, and every pair of nodes answers each other"},
+    {128 * kKibi, false, Nodes::TwoOrFour, kAnyCount, "smp-recursive-doubling", Ports::One,
+     "medium blocks, few nodes: fewest messages"},
     {48 * kKibi, false, Nodes::Any, kAnyCount, "smp-bruck", Ports::One,
      "small blocks, no power of two: fewest messages"},
     {kAnySize, true, Nodes::Any, 1, "ring", Ports::One,
@@ -49,6 +51,8 @@ bool fits(Nodes nodes, int count) {
   switch (nodes) {
     case Nodes::One:
       return count == 1;
+    case Nodes::TwoOrFour:
+      return count == 2 || count == 4;
     case Nodes::PowerOfTwo:
       return std::has_single_bit(static_cast<unsigned>(count));
     case Nodes::Any:

@@ -37,10 +37,19 @@ TEST(Selection, AlwaysNamesAnAlgorithmAndAReason) {
 TEST(Selection, FollowsTheSizeOfTheNodesBlock) {
   EXPECT_EQ(select(8, 4).algorithm, "smp-recursive-doubling");
   EXPECT_EQ(select(32 << 10, 4, 1).algorithm, "smp-recursive-doubling");
-  EXPECT_EQ(select(64 << 10, 4, 1).algorithm, "smp-recursive-doubling");
-  EXPECT_EQ(select(64 << 10, 4, 2).algorithm, "smp-ring") << "two ranks send twice as much";
-  EXPECT_EQ(select(65 << 10, 4).algorithm, "smp-ring");
-  EXPECT_EQ(select(65 << 10, 4).ports, 1) << "a second sender would queue behind the first";
+  EXPECT_EQ(select(64 << 10, 8, 1).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(64 << 10, 8, 2).algorithm, "smp-ring") << "two ranks send twice as much";
+  EXPECT_EQ(select(65 << 10, 8).algorithm, "smp-ring");
+  EXPECT_EQ(select(65 << 10, 8).ports, 1) << "a second sender would queue behind the first";
+}
+
+TEST(Selection, DoublesLargerBlocksAmongFewerNodes) {
+  EXPECT_EQ(select(128 << 10, 4).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(129 << 10, 4).algorithm, "smp-ring");
+  EXPECT_EQ(select(64 << 10, 4, 2).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(65 << 10, 4, 2).algorithm, "smp-ring");
+  EXPECT_EQ(select(128 << 10, 2).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(65 << 10, 3).algorithm, "smp-ring");
 }
 
 TEST(Selection, DoublesOnlyAmongPowersOfTwo) {
