@@ -10,7 +10,7 @@ namespace {
 // at which a process was scheduled does not decide. What a shaper saved up comes into the times of
 // several puts: without a correction that is gone with the next put shares would swing.
 constexpr double kShareGain = 0.05;
-constexpr double kShareCorrection = 0.6;
+constexpr double kShareCorrection = 0.3;
 constexpr double kFirstPuts = 4;
 constexpr int kManyPuts = 1000;  // more are not counted: the gain has long been at its least
 
