@@ -20,9 +20,10 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// A slow rail gets short chunks: this long is how late the last one can be while the others wait.
 constexpr std::uint64_t kEvenUnit = 64;
-constexpr double kChunkSeconds = 500e-6;
+// A very slow rail gets short chunks: this long is how late the last one can be while the others
+// wait. On all others shares see to that, and a chunk costs more than it saves.
+constexpr double kChunkSeconds = 20e-3;
 // A fast one gets long chunks: each costs system calls at both ends, which take some microseconds.
 // Where the rail is so fast that the processors are what it waits for, these calls are all that can
 // be saved; on a slow one they cost nothing, and shorter chunks fit better, as they do where one

@@ -116,12 +116,14 @@ TEST(RateMeter, SmallPutsAreNoFirstSample) {
   EXPECT_NEAR(meter.bytes_per_second(), 1e8, 1e6);
 }
 
-TEST(ChunkBytes, AreShortOnSlowRails) {
+TEST(ChunkBytes, AreShortOnVerySlowRails) {
   const FabricOptions options;
-  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {62.5e6}), 32U * 1024);
-  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {1e6}), 8U * 1024);
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {62.5e6}), 64U * 1024);
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {5e6}), 64U * 1024);
+  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {1e6})).count, 52U)
+      << "in 20 ms it carries 20 KB";
+  EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {1e5}), 8U * 1024);
   EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {4e8}), 64U * 1024);
-  EXPECT_EQ(cut_put(1U << 20, chunk_bytes_of(1U << 20, 2, options, 1U << 20, {1e8})).count, 20U);
   EXPECT_EQ(chunk_bytes_of(64U << 20, 2, options, 1U << 20, {1e6}), 64U * 1024)
       << "a put has at most 1,024 chunks, however slow the rail";
 }
