@@ -171,7 +171,8 @@ int run_leave(const Arguments& arguments) {
   const int me = communicator.rank();
   std::vector<unsigned char> send(static_cast<std::size_t>(arguments.number("bytes", 1024)));
   std::vector<unsigned char> whole(send.size() * static_cast<std::size_t>(communicator.size()));
-  for (std::uint64_t call = 1; call <= 30; ++call) {
+  const auto calls = static_cast<std::uint64_t>(arguments.number("calls", 30));
+  for (std::uint64_t call = 1; call <= calls; ++call) {
     fill_pattern(send, me, call);
     communicator.allgather(send, whole, options_of(arguments));
     check_blocks(whole, send.size(), 0, call);

@@ -254,6 +254,16 @@ def test_leave_last():
         expect(result.err == "", "says nothing: " + what, result)
 
 
+def test_leave_while_others_start():
+    """A rank that entered, had nothing to do and ended is no reason for others to give up their start."""
+    words = ("leave", "calls=0", "rank=1", "wait=2")
+    result = job(6, "2", *words, env={"PROBE_LATE_AT_OPEN": "2"}, limit=30)
+    expect(result.code == 0 and result.out.count(" ends") == 5, "rank 2 is late", result)
+    leaves = result.out.index("rank 1 leaves")
+    expect(leaves < result.out.index("rank 2 ready"), "rank 1 left before rank 2 had begun", result)
+    expect("error" not in result.err, "says nothing of errors", result)
+
+
 def test_leave_too_early():
     """A rank has left, and the others call once more: an Error, never a wait without end."""
     jobs = [
