@@ -6,4 +6,6 @@
 try "configure" configure_clang || exit 0
 try "build everything" ninja -C build-clang
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+# They wait more than most, for clocks and for one another.
+tests_per_processor=3
 run_tests build-clang unit conformance property

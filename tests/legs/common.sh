@@ -78,9 +78,9 @@ run_tests() {
   # without and do not mind.
   setarch -R true 2>/dev/null && fixed=(setarch -R)
   # The limits of tests are for hangs: a sanitizer or a busy machine is only slow. Many tests wait
-  # more than they work, so there are two of them for every processor.
+  # more than they work, so there are two of them for every processor, or as many as the leg says.
   "${fixed[@]}" meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 4 \
-    --num-processes $((2 * $(nproc))) "${suites[@]}" || rc=$?
+    --num-processes $((${tests_per_processor:-2} * $(nproc))) "${suites[@]}" || rc=$?
   python3 "$legs/meson_results.py" "$build" "$ALLRAIL_CHECK_LEG" "$rc" >>"$ALLRAIL_CHECK_RESULTS"
 }
 
