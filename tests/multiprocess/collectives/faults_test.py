@@ -255,7 +255,7 @@ def test_leave_last():
 
 
 def test_leave_while_others_start():
-    """A rank that entered, had nothing to do and ended is no reason for others to give up their start."""
+    """A rank that entered, had nothing to do and ended is no reason to give up a start."""
     words = ("leave", "calls=0", "rank=1", "wait=2")
     result = job(6, "2", *words, env={"PROBE_LATE_AT_OPEN": "2"}, limit=30)
     expect(result.code == 0 and result.out.count(" ends") == 5, "rank 2 is late", result)
