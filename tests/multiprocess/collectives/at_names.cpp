@@ -33,6 +33,6 @@ extern "C" [[gnu::visibility("default")]] int shm_open(const char* name, int fla
   if (is_first && late != nullptr && rank != nullptr && std::string_view(late) == rank) ::sleep(1);
   is_first = false;
   const std::string path = std::string("/dev/shm") + name;
-  return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path.c_str(),
-                                    flags | O_CLOEXEC | O_NOFOLLOW, mode));
+  return static_cast<int>(
+      ::syscall(SYS_openat, AT_FDCWD, path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode));
 }
