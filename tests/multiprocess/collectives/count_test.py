@@ -210,5 +210,17 @@ def test_kept_after_start():
     expect(most_of_many <= limit, "%d bytes, at most %d are allowed" % (most_of_many, limit))
 
 
+def test_plugins_loaded_once():
+    """Each process has hwloc load its plugins once, however often it asks for the machine."""
+    ranks = 4
+    for nodes in ("1", "2"):
+        result = counted(ranks, nodes, "kept", env={"HWLOC_PLUGINS_VERBOSE": "1"})
+        loads = result.err.count("Looking under")
+        if loads == 0:
+            raise Skip("this hwloc has no plugins")
+        # The launcher is a process, too.
+        expect(loads == ranks + 1, "loaded %d times by %d processes" % (loads, ranks + 1), result)
+
+
 if __name__ == "__main__":
     sys.exit(main(globals()))
