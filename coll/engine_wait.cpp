@@ -116,7 +116,7 @@ void Engine::wait_for(const CallRun& call) {
 bool Engine::look() {
   if (active_count_ == 1 && ++glances_ < kGlances) {
     if (const auto* put = active(0).awaited_put())
-      return team_.fabric->glance(put->peer, put->bytes);
+      return team_.fabric->glance(put->peer, put->bytes, active(0).port_of(*put));
   }
   glances_ = 0;
   return team_.fabric->progress();

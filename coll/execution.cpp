@@ -16,8 +16,7 @@ namespace {
 // A quarter of the small ring, so that counts are never older than a ring can bear.
 constexpr std::uint64_t kHeadersEvery = 4;
 // Puts that are not striped but take a rail's time go over another rail after so many calls, so
-// that a stream of them uses all rails. Not every call: a receiver looks at the rail of the last
-// put first. And half of the small ring, so that a full ring lies on two rails.
+// that a stream of them uses all rails: half of the small ring, so that a full ring lies on two.
 constexpr std::uint64_t kTurnCalls = 8;
 constexpr std::uint64_t kTurnBytes = 512;
 constexpr std::uint64_t kMostTurns = 1024;  // the port of a put stays a small number
@@ -176,6 +175,12 @@ const ReadyToken* Execution::token_of(int peer) {
   return &token_;
 }
 
+int Execution::port_of(const Step& step) const {
+  const int port = call_.schedule->lane + step.round + step.port;
+  if (step.bytes < kTurnBytes) return port;
+  return port + static_cast<int>(call_.number / kTurnCalls % kMostTurns);
+}
+
 bool Execution::put(const Step& step) {
   if (team_.is_local(step.peer)) return put_locally(step);
   if (!team_.fabric->can_put(step.peer)) return false;
@@ -183,9 +188,7 @@ bool Execution::put(const Step& step) {
   put.peer = step.peer;
   put.from = source(step.from, step.from_offset);
   put.bytes = step.bytes;
-  put.port = call_.schedule->lane + step.round + step.port;
-  if (step.bytes >= kTurnBytes)
-    put.port += static_cast<int>(call_.number / kTurnCalls % kMostTurns);
+  put.port = port_of(step);
   put.call = call_.number;
   if (step.to == Memory::Slot) {
     if (!context_.done_counts.node_of_is_done(step.peer, call_.slot.previous_call)) return false;
@@ -242,7 +245,7 @@ bool Execution::await(const Step& step) {
     if (!team_.fabric->first_chunk_arrived(step.peer, number)) return false;
     if (step.to == Memory::Slot && !header_matches(step)) return false;
     if (!team_.fabric->arrived(step.peer, number)) return false;
-    team_.fabric->consume(step.peer, number);
+    team_.fabric->consume(step.peer, number, port_of(step));
     if (step.to == Memory::Slot) note_sender(step);
   }
   ++next_await_;

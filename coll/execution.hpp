@@ -87,6 +87,8 @@ class Execution {
   int awaited_rank() const;
   /// The step that waits for a put of another node, if that is the next.
   const schedule::Step* awaited_put() const;
+  /// Puts of the same port go over the same rail; of an await, what its sender has for it.
+  int port_of(const schedule::Step& step) const;
   /// Whether it waits for ranks of its own node, and whether that wait is over.
   bool awaits_node() const;
   bool node_is_ready() const;

@@ -65,14 +65,15 @@ bool FabricState::progress() {
   return any;
 }
 
-bool FabricState::glance(int peer_rank, std::uint64_t bytes) {
-  const Peer& from = peer(peer_rank);
+bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
+  Peer& from = peer(peer_rank);
   if (from.last_rail < 0 || !active_.empty()) return progress();
+  const int expected_rail = from.rail_of(port) >= 0 ? from.rail_of(port) : from.last_rail;
   now_ns_ = now();
   const bool is_one_chunk = bytes <= std::max(options_.stripe_threshold_bytes, from.whole_bytes);
   bool any = false;
   for (std::size_t i = 0; i < rails_.size(); ++i) {
-    if (is_one_chunk && static_cast<int>(i) != from.last_rail) continue;
+    if (is_one_chunk && static_cast<int>(i) != expected_rail) continue;
     if (from.links[i].up) any = rails_[i].rail->poll_peer(*this, peer_rank) || any;
   }
   if (any || owed_) after_polls(any);
@@ -262,10 +263,15 @@ bool Fabric::arrived(int peer, std::uint64_t number) const {
   return state_->peer(peer).arrivals.arrived(number);
 }
 
-void Fabric::consume(int peer, std::uint64_t number) {
-  Peer& from = state_->peer(peer);
+void FabricState::consume(int peer_rank, std::uint64_t number, int port) {
+  Peer& from = peer(peer_rank);
   from.arrivals.consume(number);
-  if (from.arrivals.lowest() - from.told_consumed >= kConsumedBatch) state_->owe_state(from);
+  from.rail_of(port) = from.rail_of_put[number % kMaxOpenPuts];
+  if (from.arrivals.lowest() - from.told_consumed >= kConsumedBatch) owe_state(from);
+}
+
+void Fabric::consume(int peer, std::uint64_t number, int port) {
+  state_->consume(peer, number, port);
 }
 
 void Fabric::tell_done(int peer, std::uint64_t done) {
@@ -281,7 +287,9 @@ std::uint64_t Fabric::told_done(int peer) const { return state_->peer(peer).peer
 
 bool Fabric::progress() { return state_->progress(); }
 
-bool Fabric::glance(int peer, std::uint64_t bytes) { return state_->glance(peer, bytes); }
+bool Fabric::glance(int peer, std::uint64_t bytes, int port) {
+  return state_->glance(peer, bytes, port);
+}
 
 void Fabric::flush_acknowledgements() { state_->flush_acknowledgements(); }
 void Fabric::acknowledge() { state_->acknowledge(); }

@@ -137,8 +137,9 @@ class Fabric {
   bool can_expect(int peer) const;
   bool first_chunk_arrived(int peer, std::uint64_t number) const;
   bool arrived(int peer, std::uint64_t number) const;
-  /// The receiver is finished with an arrived put. Puts are consumed in any order.
-  void consume(int peer, std::uint64_t number);
+  /// The receiver is finished with an arrived put. Puts are consumed in any order. `port`: as that
+  /// of its sender, if there is anything to be learned for glance().
+  void consume(int peer, std::uint64_t number, int port = 0);
 
   /// Tells `peer` a monotone word (the executor's `done` count) by a control message, which goes
   /// out at the next look at the rails.
@@ -153,9 +154,9 @@ class Fabric {
   bool progress();
   /// A look at what may have come of the peer's next put, of that many bytes, and at nothing else.
   /// progress() may take a system call for every link, and this takes one where the put is a single
-  /// chunk: it looks at the rail that the last chunk came over. Where puts wait to be sent it is
-  /// progress(). Whoever waits calls progress() now and then, too.
-  bool glance(int peer, std::uint64_t bytes);
+  /// chunk: it looks at the rail that the last put of that port came over. Where puts wait to be
+  /// sent it is progress(). Whoever waits calls progress() now and then, too.
+  bool glance(int peer, std::uint64_t bytes, int port = 0);
   /// Sends held-back acknowledgements and credits.
   void flush_acknowledgements();
   /// Only the acknowledgements: what the peers' open puts wait for.

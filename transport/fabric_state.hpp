@@ -128,6 +128,12 @@ struct Link {
   }
 };
 
+constexpr std::array<std::int8_t, kMaxRails> unknown_rails() {
+  std::array<std::int8_t, kMaxRails> rails{};
+  for (std::int8_t& rail : rails) rail = -1;
+  return rails;
+}
+
 struct Peer {
   int rank = -1;
   int pair_count = 0;       // links that there can be
@@ -150,7 +156,9 @@ struct Peer {
 
   // Puts from this peer.
   ArrivalTable arrivals;
-  int last_rail = -1;             // that a chunk came over
+  int last_rail = -1;                                   // that a chunk came over
+  std::array<std::int8_t, kMaxOpenPuts> rail_of_put{};  // the same, of each put by its number
+  std::array<std::int8_t, kMaxRails> rail_of_port = unknown_rails();  // and of a port's last put
   unsigned rails_heard = 0;       // a bit for each that chunks came over since the last state
   std::uint64_t whole_bytes = 0;  // puts of up to this are probably one chunk, by the last ones
 
@@ -169,6 +177,10 @@ struct Peer {
   std::int64_t no_link_since_ns = -1;
 
   OpenPut& put(std::uint64_t number) { return queue[number % kPutQueue]; }
+  /// Ports that send over the same rail when all are usable are told apart as little as need be.
+  std::int8_t& rail_of(int port) {
+    return rail_of_port[static_cast<unsigned>(port) % static_cast<unsigned>(pair_count)];
+  }
   /// Rails may take chunks of puts below this one.
   std::uint64_t admitted() const {
     const std::uint64_t limit = peer_consumed + kMaxOpenPuts;
@@ -199,7 +211,8 @@ class FabricState : public RailEvents {
     return rank == last_rank_ ? *last_peer_ : look_for(rank);
   }
   bool progress();
-  bool glance(int peer, std::uint64_t bytes);
+  bool glance(int peer, std::uint64_t bytes, int port);
+  void consume(int peer, std::uint64_t number, int port);
   void send_told();
   void flush_acknowledgements();
   void acknowledge();

@@ -103,6 +103,43 @@ TEST(FabricProperty, ASilentRailIsLeftWhileItsSiblingAnswers) {
   EXPECT_GT(world.fabric(0).counters()[0].replays, 0U);
 }
 
+// A wait may take turns between ports, such as those of a barrier and of a call, whatever rail the
+// last chunk came over.
+TEST(FabricProperty, AGlanceLooksAtTheRailOfThatPort) {
+  constexpr std::uint64_t kBytes = 100;
+  for (const int rails : {2, 3}) {
+    WorldOptions options;
+    options.rails.resize(static_cast<std::size_t>(rails));
+    World world(options);
+    world.connect_all();
+    for (int i = 0; i < 100; ++i) world.step();
+    Fabric& mine = world.fabric(0);
+    Fabric& theirs = world.fabric(1);
+    const std::vector<std::byte> data(kBytes, std::byte{3});
+    for (int call = 0; call < 20; ++call) {
+      std::vector<std::uint64_t> numbers;
+      for (int port = call; port < call + rails; ++port) {
+        theirs.put({.peer = 0, .from = data.data(), .bytes = kBytes, .port = port});
+        numbers.push_back(mine.expect(1, kBytes));
+      }
+      const std::int64_t later_ns = world.network().now_ns() + 100'000;
+      while (world.network().now_ns() < later_ns) world.network().advance(100'000);
+      if (call == 0) {
+        const auto here = [&] { return mine.arrived(1, numbers.back()); };
+        ASSERT_TRUE(world.run_until(here, 1'000'000'000));
+      }
+      for (int i = 0; i < rails; ++i) {
+        const std::uint64_t number = numbers[static_cast<std::size_t>(i)];
+        EXPECT_EQ(mine.arrived(1, number), call == 0) << "call " << call << ", put " << i;
+        mine.glance(1, kBytes, call + i);
+        ASSERT_TRUE(mine.arrived(1, number)) << rails << " rails, call " << call << ", put " << i;
+        mine.consume(1, number, call + i);
+      }
+      theirs.progress();
+    }
+  }
+}
+
 TEST(FabricProperty, ALinkThatEndsUnderAGlanceIsFencedAndItsChunksReplayed) {
   for (const int lost : {0, 1}) {
     WorldOptions options;
