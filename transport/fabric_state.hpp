@@ -47,6 +47,7 @@ struct OpenPut {
   int only_rail = -1;
   bool primary = true;
   bool striped = false;
+  bool measured = true;  // its chunks ask for acknowledgements of their own
   std::array<RemoteKey, kMaxRails> keys{};  // by rail of the peer
   OpenPut* previous = nullptr;              // all open puts of the fabric, oldest first
   OpenPut* next = nullptr;
@@ -153,6 +154,7 @@ struct Peer {
   std::uint64_t next = 0;
   std::vector<ChunkName> requeued;  // of failed links, taken before all others
   bool active = false;              // in the list of peers that have something to send
+  std::uint32_t fast_puts = 0;      // of those that need not be measured, see is_to_measure()
 
   // Puts from this peer.
   ArrivalTable arrivals;
@@ -193,6 +195,7 @@ struct RailState {
   std::unique_ptr<Rail> rail;
   RateMeter rate;
   WireTimeMeter wire_time;
+  FastRailMeter fast;
   std::uint64_t in_flight_bytes = 0;
   int in_flight = 0;
   int queue_depth = 0;  // per link: the rail's, and not more than a fence can name
@@ -271,6 +274,7 @@ class FabricState : public RailEvents {
   void pump_peer(Peer& peer, std::uint64_t& ahead_bytes);
   bool any_room(const Peer& peer) const;
   RailSpeeds speeds_to(const Peer& peer) const;
+  bool is_to_measure(Peer& peer, const Put& put) const;
   void activate(Peer& peer);
   void chunk_done(Peer& peer, const ChunkName& chunk);
   Observation* observation_of(const OpenPut& put);

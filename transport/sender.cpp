@@ -29,7 +29,7 @@ constexpr std::uint32_t kLeastChunksToLearn = 6;
 
 bool measures(Link& link, const OpenPut& put, std::uint32_t chunk_bytes) {
   if (put.cut.put_bytes < kMeasuredPutBytes || chunk_bytes < kMeasuredChunkBytes) return false;
-  return put.striped || link.medium_chunks++ % kMeasuredEvery == 0;
+  return put.striped ? put.measured : link.medium_chunks++ % kMeasuredEvery == 0;
 }
 
 /// Chunks that are posted behind others take as long as those, which looks slow where one peer only
@@ -82,6 +82,7 @@ std::uint64_t FabricState::put(const Put& put) {
   open.only_rail = put.only_rail;
   open.primary = put.window == nullptr;
   open.striped = put.bytes > options_.stripe_threshold_bytes && cut.count > 1;
+  open.measured = !open.striped || is_to_measure(to, put);
   if (put.window != nullptr)
     std::copy_n(put.window->keys.begin(), to.rails.rails.size(), open.keys.begin());
   open.previous = newest_;
@@ -90,7 +91,7 @@ std::uint64_t FabricState::put(const Put& put) {
   newest_ = &open;
 
   now_ns_ = now();
-  if (open.striped && cut.count >= kLeastChunksToLearn && put.only_rail < 0) {
+  if (open.striped && open.measured && cut.count >= kLeastChunksToLearn && put.only_rail < 0) {
     observations_[open.order % kObservedPuts] = {open.order, now_ns_, {}};
   }
   activate(to);
@@ -100,6 +101,17 @@ std::uint64_t FabricState::put(const Put& put) {
     submit();
   }
   return number;
+}
+
+/// Whether the chunks of a put that is cut ask for acknowledgements of their own. Where the
+/// processors are what rails wait for these cost more than they tell, and one put in so many is
+/// enough. What goes straight to user memory mostly comes from there, and its sender waits.
+bool FabricState::is_to_measure(Peer& peer, const Put& put) const {
+  if (put.window != nullptr) return true;
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    if (peer.links[i].usable() && !rails_[i].fast.is_fast()) return true;
+  }
+  return peer.fast_puts++ % kMeasuredEvery == 0;
 }
 
 RailSpeeds FabricState::speeds_to(const Peer& peer) const {
@@ -208,7 +220,10 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   chunk.bytes = put.cut.bytes(index);
   chunk.immediate = make_immediate(put.number, index);
   chunk.primary = put.primary;
-  chunk.bulk = put.cut.count > peer.links.size() || measures(link, put, chunk.bytes);
+  // What asks for none must not fill the window.
+  const bool fills_window = link.in_flight_bytes + chunk.bytes > state.counters.window_bytes / 2;
+  chunk.bulk = (put.measured && put.cut.count > peer.links.size()) || fills_window ||
+               measures(link, put, chunk.bytes);
   if (!put.primary) chunk.window = put.keys[static_cast<std::size_t>(link.peer_rail)];
   chunk.offset = put.offset + start;
   if (!state.rail->post(peer.rank, chunk)) {
@@ -341,6 +356,7 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
     const InFlight& record = link.at(0);
     link.rate.completed(now_ns, record.posted_ns, record.link_stamp, record.bytes, record.bulk);
     state.rate.completed(now_ns, record.posted_ns, record.rail_stamp, record.bytes, record.bulk);
+    state.fast.completed(now_ns, record.bytes);
     if (record.bulk) {
       state.wire_time.completed(now_ns - record.posted_ns, link.round_trip.round_trip_ns(),
                                 record.bytes);

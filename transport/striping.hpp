@@ -80,6 +80,23 @@ class WireTimeMeter {
   double ns_per_byte_ = 0;
 };
 
+/// Whether a rail carries so much that the processors are what its puts wait for, and not a wire:
+/// more than 150 MB/s over 20 ms, in which what a shaper saves up, and acknowledgements that were
+/// read late, are little. Rates of single chunks do not tell: they come out too high behind a
+/// shaper and too low where processes wait for a core.
+class FastRailMeter {
+ public:
+  void completed(std::int64_t now_ns, std::uint32_t bytes);
+  /// One of the last intervals was fast: not all have as much to carry.
+  bool is_fast() const { return slow_intervals_ < kRemembered; }
+
+ private:
+  static constexpr int kRemembered = 32;
+  std::int64_t begun_ns_ = 0;
+  std::uint64_t bytes_ = 0;
+  int slow_intervals_ = kRemembered;
+};
+
 /// The least time from posting a chunk to its completion. Chunks that were posted on a busy rail
 /// wait in its queue, so they can only lower the value; those posted on an idle rail renew it.
 class RoundTripMeter {

@@ -10,6 +10,7 @@
 
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
+#include "transport/striping.hpp"
 #include "transport/tcp/buffer.hpp"
 #include "transport/tcp/tcp_rail_state.hpp"
 
@@ -26,8 +27,9 @@ constexpr int kReadsPerPoll = 8;
 constexpr std::uint32_t kUntoldChunks = 16;
 constexpr std::uint32_t kUntoldBytes = kMeasuredChunkBytes;
 /// Small puts answer each other: most are acknowledged by the next one that goes back. Those that
-/// are not must be before they fill their sender's room, which is 64 KiB at least.
-constexpr std::uint32_t kSmallPutShare = 6;
+/// are not must be before they fill their sender's room, which is 256 KiB at least.
+constexpr std::uint32_t kSmallPutShare = 16;
+static_assert(std::uint64_t{kUntoldBytes} * kSmallPutShare <= kMinWindowBytes / 2);
 constexpr std::int64_t kUntoldNs = 300'000;
 /// With more links than this, one epoll_wait() is cheaper than asking every socket.
 constexpr std::size_t kDirectLinks = 2;
@@ -280,7 +282,7 @@ bool TcpRail::receive(Link& link, RailEvents& events) {
     }
     if (received <= 0) {
       if (received < 0 && errno == EINTR) continue;
-      if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
+      if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
       take_down(link,
                 received == 0 ? "the peer closed the connection"
                               : fmt::format("the connection broke: {}", base::errno_text(errno)),
@@ -302,11 +304,11 @@ bool TcpRail::receive(Link& link, RailEvents& events) {
       take_down(link, fmt::format("the peer {}", reader.violation()), events);
       return true;
     }
-    if (stream.chunks_untold() >= kUntoldChunks || stream.bytes_untold >= kUntoldBytes) {
-      send_acknowledgement(link);
-    }
     // Less than asked for: the socket is empty, and asking again would only cost a call.
     if (count < target.size() + buffer_bytes) break;
+  }
+  if (stream.chunks_untold() >= kUntoldChunks || stream.bytes_untold >= kUntoldBytes) {
+    send_acknowledgement(link);
   }
   return any;
 }
