@@ -12,8 +12,6 @@
 namespace allrail::coll {
 namespace {
 
-// A zero-copy put is one put of the fabric, which has at most 1,024 chunks of up to 1 MiB.
-constexpr std::uint64_t kLargestPutBytes = std::uint64_t{512} << 20;
 // A pair can have 256 puts queued: a transfer that is cut into more would stand still before its
 // awaits, as its peer would.
 constexpr std::uint64_t kMostRunsPerTransfer = 64;
@@ -209,6 +207,9 @@ std::unique_ptr<const Recipe> make_allgather_recipe(const PlanRequest& request,
 
 std::uint64_t registered_bytes(const PlanRequest& request) {
   if (is_node_shared(request.memory)) return 0;
+  if (request.operation == Operation::Alltoall) {
+    return 2 * std::accumulate(request.bytes.begin(), request.bytes.end(), std::uint64_t{0});
+  }
   const std::uint64_t largest_block = *std::ranges::max_element(request.bytes);
   if (request.memory == MemoryKind::Buffer) return largest_block;
   return std::accumulate(request.bytes.begin(), request.bytes.end(), largest_block);

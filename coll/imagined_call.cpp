@@ -42,15 +42,18 @@ auto with_algorithm(const ImaginedCall& call, const Visit& visit) {
   }
 }
 
-schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape& shape, int rank) {
+schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape& shape, int rank,
+                                 bool is_straight) {
   schedule::PairShape pairs;
   pairs.map = shape.map;
   pairs.ports = call.ports;
   pairs.uniform_bytes = call.bytes;
   pairs.send_offsets = pairs.receive_offsets = shape.receive_offsets;
   pairs.without_places = true;
-  return alltoall::make_schedule(known(alltoall::find_algorithm(call.algorithm), call), pairs,
-                                 rank);
+  const auto& algorithm = known(alltoall::find_algorithm(call.algorithm), call);
+  if (!is_straight) return alltoall::make_schedule(algorithm, pairs, rank);
+  return with_ready_tokens(alltoall::make_zero_copy_schedule(algorithm, pairs, rank), pairs.map,
+                           rank);
 }
 
 }  // namespace
@@ -65,11 +68,13 @@ ImaginedSchedules::ImaginedSchedules(ImaginedCall call, schedule::NodeMap map,
   }
   is_over_nodes_ = with_algorithm(
       call_, [](const auto& algorithm) { return algorithm.level != schedule::Level::Flat; });
-  if (call_.operation == Operation::Allgather) {
-    is_straight_ = allgather::find_algorithm(call_.algorithm)->zero_copy &&
-                   shape_.map.largest_node == 1 && shape_.map.nodes() > 1 &&
-                   call_.bytes >= kZeroCopyThresholdBytes;
-  }
+  const bool has_straight = call_.operation == Operation::Allgather
+                                ? allgather::find_algorithm(call_.algorithm)->zero_copy
+                            : call_.operation == Operation::Alltoall
+                                ? alltoall::find_algorithm(call_.algorithm)->zero_copy
+                                : false;
+  is_straight_ = has_straight && shape_.map.largest_node == 1 && shape_.map.nodes() > 1 &&
+                 call_.bytes >= kZeroCopyThresholdBytes;
 }
 
 schedule::Schedule ImaginedSchedules::of(int rank) const {
@@ -84,7 +89,7 @@ schedule::Schedule ImaginedSchedules::of(int rank) const {
       return broadcast::make_schedule(*broadcast::find_algorithm(call_.algorithm), shape_,
                                       call_.root, rank);
     case Operation::Alltoall:
-      return make_alltoall(call_, shape_, rank);
+      return make_alltoall(call_, shape_, rank, is_straight_);
     default:
       break;
   }

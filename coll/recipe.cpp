@@ -10,7 +10,9 @@
 #include "coll/barrier/barrier.hpp"
 #include "coll/broadcast/broadcast.hpp"
 #include "coll/gather/gather.hpp"
+#include "coll/ready_token.hpp"
 #include "coll/scatter/scatter.hpp"
+#include "coll/with_ready_tokens.hpp"
 #include "lib/base/error.hpp"
 
 namespace allrail::coll {
@@ -104,7 +106,7 @@ class BroadcastRecipe final : public RootedRecipe<broadcast::Algorithm> {
 
 class AlltoallRecipe final : public Recipe {
  public:
-  AlltoallRecipe(const PlanRequest& request, const Roster& roster)
+  AlltoallRecipe(const PlanRequest& request, const Roster& roster, const PlanLimits& limits)
       : roster_(roster),
         algorithm_(algorithm_named(request, alltoall::algorithms())),
         row_(static_cast<std::uint32_t>(&algorithm_ - alltoall::algorithms().data())) {
@@ -114,16 +116,33 @@ class AlltoallRecipe final : public Recipe {
     shape_.matrix = request.matrix;
     shape_.send_offsets = request.send_offsets;
     shape_.receive_offsets = request.receive_offsets;
+    zero_copy_ = algorithm_.zero_copy && request.matrix.empty() && roster.nodes() > 1 &&
+                 roster.largest_node() == 1 &&
+                 shape_.uniform_bytes >= limits.zero_copy_threshold_bytes;
+    if (zero_copy_ && registered_bytes(request) > limits.registered_bytes) {
+      zero_copy_ = false;
+      copies_because_of_limit_ = true;
+    }
   }
   std::uint32_t algorithm() const override { return row_; }
+  std::uint32_t way() const override { return zero_copy_ ? 1 : 0; }
+  bool zero_copy() const override { return zero_copy_; }
+  bool copies_because_of_limit() const override { return copies_because_of_limit_; }
+  std::uint64_t most_slice_bytes() const override {
+    return zero_copy_ ? kLargestPutBytes : UINT64_MAX;
+  }
   bool are_alike(std::uint64_t begin, std::uint64_t other, std::uint64_t bytes) const override {
     const std::uint64_t block = shape_.uniform_bytes;
     return shape_.matrix.empty() && slice_of(block, begin, bytes) == slice_of(block, other, bytes);
   }
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
-    return alltoall::make_schedule(algorithm_, slice(begin, bytes), roster_.rank());
+    const schedule::PairShape shape = slice(begin, bytes);
+    if (!zero_copy_) return alltoall::make_schedule(algorithm_, shape, roster_.rank());
+    return with_ready_tokens(alltoall::make_zero_copy_schedule(algorithm_, shape, roster_.rank()),
+                             shape.map, roster_.rank());
   }
   std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
+    if (zero_copy_) return kTokenBytes * static_cast<std::uint64_t>(roster_.nodes() + 1);
     return schedule::pairs_slot_bytes(algorithm_.exchange, slice(0, slice_bytes), algorithm_.level);
   }
 
@@ -139,6 +158,8 @@ class AlltoallRecipe final : public Recipe {
   const alltoall::Algorithm& algorithm_;
   const std::uint32_t row_;
   schedule::PairShape shape_;
+  bool zero_copy_ = false;
+  bool copies_because_of_limit_ = false;
 };
 
 class BarrierRecipe final : public Recipe {
@@ -188,7 +209,7 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
       return std::make_unique<BroadcastRecipe>(request, roster, broadcast::algorithms());
     case Operation::Alltoall:
     case Operation::Alltoallv:
-      return std::make_unique<AlltoallRecipe>(request, roster);
+      return std::make_unique<AlltoallRecipe>(request, roster, limits);
     case Operation::Barrier:
       return std::make_unique<BarrierRecipe>(request, roster);
     case Operation::Allgather:

@@ -45,8 +45,11 @@ std::unique_ptr<const Recipe> make_allgather_recipe(const PlanRequest& request,
                                                     const allgather::Algorithm& algorithm,
                                                     const Roster& roster, const PlanLimits& limits);
 
+/// A zero-copy put is one put of the fabric, which has at most 1,024 chunks of up to 1 MiB.
+inline constexpr std::uint64_t kLargestPutBytes = std::uint64_t{512} << 20;
+
 /// What a zero-copy call of this size may register with each rail: its result, unless that is a
-/// Buffer, and one block.
+/// Buffer, and one block; of an alltoall both buffers.
 std::uint64_t registered_bytes(const PlanRequest& request);
 
 /// What bytes [begin, begin + bytes) have of a block.

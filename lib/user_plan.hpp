@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "coll/call_run.hpp"
 #include "coll/plan.hpp"
@@ -18,6 +20,8 @@ struct UserPlan {
   std::unique_ptr<coll::CallPlan> plan;
   std::chrono::milliseconds timeout{0};  // 0: none
   coll::CallRun run;
+  // Of an alltoall in place that goes straight between user buffers: what is sent, see must_copy().
+  std::vector<std::byte> sent_copy;
   bool buffer_is_gone = false;  // that it sends from or receives into
   bool started = false;         // ever
   bool running = false;         // until the user is told that the call has ended

@@ -161,6 +161,7 @@ class World final : public coll::TeamEvents {
   static PlanKey key_of(coll::Operation operation, const CallOptions& options);
   static coll::Operation operation_of(CollectiveCall::Kind kind);
   static coll::Buffers plain_buffers(const CollectiveCall& call);
+  static bool must_copy(const coll::CallPlan& plan, const coll::Buffers& buffers);
   void check_root(int root);
   void check_memory(std::span<const std::byte> one, std::span<const std::byte> other);
   void check_blocks(std::span<const std::byte> mine, std::span<const std::byte> all,

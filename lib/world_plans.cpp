@@ -1,4 +1,5 @@
 // Plans of the public API: made, started, tested, dropped.
+#include <cstring>
 #include <functional>
 
 #include "lib/base/error.hpp"
@@ -57,6 +58,9 @@ void World::start(UserPlan& plan) {
   }
   if (plan.running) {
     reject("a plan was started that runs: test() must be true, or wait() return, before");
+  }
+  if (!plan.sent_copy.empty()) {
+    std::memcpy(plan.sent_copy.data(), plan.run.buffers.receive, plan.sent_copy.size());
   }
   plan.started = plan.running = true;
   plan.run.deadline = deadline_of(plan.timeout);

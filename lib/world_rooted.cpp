@@ -185,6 +185,13 @@ coll::Buffers World::plain_buffers(const CollectiveCall& call) {
   return buffers;
 }
 
+/// Peers put straight into the receive buffer while this rank still sends: where both buffers are
+/// the same, it sends from a copy.
+bool World::must_copy(const coll::CallPlan& plan, const coll::Buffers& buffers) {
+  return plan.zero_copy() && plan.description().operation == coll::Operation::Alltoall &&
+         buffers.send == buffers.receive;
+}
+
 void World::call(const CollectiveCall& call, const CallOptions& options) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
@@ -194,8 +201,14 @@ void World::call(const CollectiveCall& call, const CallOptions& options) {
     run(*plan, plain_buffers(call), options);
     return;
   }
-  const Ready found = ready(call, options);
-  run(plan_for(found.key, options), found.buffers, options);
+  Ready found = ready(call, options);
+  const coll::CallPlan& plan = plan_for(found.key, options);
+  std::vector<std::byte> copy;
+  if (must_copy(plan, found.buffers)) {
+    copy.assign(call.send.begin(), call.send.end());
+    found.buffers.send = copy.data();
+  }
+  run(plan, found.buffers, options);
 }
 
 std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOptions& options) {
@@ -205,7 +218,12 @@ std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOpti
     return make_user_plan(make_alltoallv_plan(call, options), plain_buffers(call), options);
   }
   const Ready found = ready(call, options);
-  return make_user_plan(make_connected_plan(found.key, options), found.buffers, options);
+  auto plan = make_user_plan(make_connected_plan(found.key, options), found.buffers, options);
+  if (must_copy(*plan->plan, found.buffers)) {
+    plan->sent_copy.resize(call.send.size());
+    plan->run.buffers.send = plan->sent_copy.data();
+  }
+  return plan;
 }
 
 std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall& call,
@@ -222,6 +240,7 @@ std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall&
   coll::PlanRequest request;
   request.operation = coll::Operation::Alltoallv;
   std::vector<std::uint64_t> row;
+  row.reserve(sent.size());
   for (const Block& block : sent) row.push_back(block.bytes);
   request.matrix.resize(ranks * ranks);
   exchange(std::as_bytes(std::span(row)), std::as_writable_bytes(std::span(request.matrix)));

@@ -10,14 +10,16 @@ namespace {
 using schedule::Level;
 
 constexpr std::array<Algorithm, 6> kAlgorithms{{
-    {"direct", "every rank sends every other its block, k at a time", Level::Flat, direct},
-    {"bruck", "log steps for any number of ranks, blocks travel together", Level::Flat, bruck},
+    {"direct", "every rank sends every other its block, k at a time", Level::Flat, direct, true},
+    {"bruck", "log steps for any number of ranks, blocks travel together", Level::Flat, bruck,
+     false},
     {"recursive-doubling", "log steps: groups of k+1 exchange, digit by digit", Level::Flat,
-     recursive_doubling},
-    {"smp-direct", "every node sends every other its blocks, k at a time", Level::Smp, direct},
-    {"smp-bruck", "log steps among leaders for any number of nodes", Level::Smp, bruck},
+     recursive_doubling, false},
+    {"smp-direct", "every node sends every other its blocks, k at a time", Level::Smp, direct,
+     true},
+    {"smp-bruck", "log steps among leaders for any number of nodes", Level::Smp, bruck, false},
     {"smp-recursive-doubling", "log steps among leaders in groups of k+1 nodes", Level::Smp,
-     recursive_doubling},
+     recursive_doubling, false},
 }};
 
 }  // namespace
@@ -31,6 +33,11 @@ const Algorithm* find_algorithm(std::string_view name) {
 schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::PairShape& shape,
                                  int rank) {
   return schedule::lower_pairs(algorithm.exchange, shape, algorithm.level, rank);
+}
+
+schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm,
+                                           const schedule::PairShape& shape, int rank) {
+  return schedule::lower_pairs_zero_copy(algorithm.exchange, shape, algorithm.level, rank);
 }
 
 }  // namespace allrail::coll::alltoall

@@ -13,6 +13,7 @@ struct Algorithm {
   std::string_view description;
   schedule::Level level;
   schedule::PairExchangeFunction exchange;
+  bool zero_copy;  // has a zero-copy schedule: nobody sends blocks of others on
 };
 
 std::span<const Algorithm> algorithms();
@@ -23,6 +24,10 @@ const Algorithm* find_algorithm(std::string_view name);
 /// at receive_offsets[s] of its receive buffer in the end.
 schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::PairShape& shape,
                                  int rank);
+
+/// Straight between user buffers, see lower_pairs_zero_copy(). Only where algorithm.zero_copy.
+schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm,
+                                           const schedule::PairShape& shape, int rank);
 
 // One file each.
 schedule::PairExchange direct(int participants, int me, int ports);

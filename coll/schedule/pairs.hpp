@@ -70,7 +70,14 @@ struct PairShape {
 /// Throws std::invalid_argument for a shape that does not fit together.
 Schedule lower_pairs(PairExchangeFunction exchange, const PairShape& shape, Level level, int rank);
 
-/// Slot bytes of those schedules on the largest node, the same on all ranks.
+/// The same straight between user buffers, in which places follow from the one size of all blocks:
+/// a put leaves from the send buffer and ends in the peer's receive buffer. Of nodes of one rank,
+/// and of exchanges in which every block goes to its place at once. With several rounds, what is
+/// still to be sent must not lie where others put: the buffers must not be the same.
+Schedule lower_pairs_zero_copy(PairExchangeFunction exchange, const PairShape& shape, Level level,
+                               int rank);
+
+/// Slot bytes of lower_pairs() on the largest node, the same on all ranks.
 std::uint64_t pairs_slot_bytes(PairExchangeFunction exchange, const PairShape& shape, Level level);
 
 }  // namespace allrail::schedule

@@ -12,6 +12,8 @@ int run_rooted_grid(const Arguments& arguments) {
   RootedCaller caller(communicator);
   const std::int64_t every = arguments.number("every", 1);
   const std::int64_t first = arguments.number("first", 0) % every;
+  const bool mixed = arguments.number("mixed", 0) != 0;  // every other rank in place
+  const bool blocking = arguments.number("blocking", 0) != 0;
   // Empty: all algorithms of all collectives.
   const std::vector<std::string> only = arguments.texts("algorithms", "");
   std::int64_t points = 0;
@@ -28,7 +30,9 @@ int run_rooted_grid(const Arguments& arguments) {
             call.number = ++calls;
             call.root = static_cast<int>(calls) % communicator.size();
             call.bytes = static_cast<std::size_t>(bytes);
-            call.in_place = call.displaced = call.by_plan = variant;
+            call.in_place = variant && (!mixed || communicator.rank() % 2 == 0);
+            call.displaced = variant;
+            call.by_plan = variant && !blocking;
             call.options.algorithm = algorithm;
             call.options.ports = static_cast<int>(ports);
             caller.make(call);

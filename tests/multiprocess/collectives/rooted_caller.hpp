@@ -249,9 +249,17 @@ class RootedCaller {
     Bytes& receive = in_place ? send : other;
     const auto& o = call.options;
     if (call.kind == RootedKind::Alltoall) {
-      run(
-          call, [&] { return communicator_.plan_alltoall(send, receive, o); },
-          [&] { communicator_.alltoall(send, receive, o); });
+      // A plan sends what there is when it is started.
+      const Bytes filled = send;
+      const auto make_plan = [&] {
+        std::ranges::fill(send, kUntouchedByte);
+        allrail::Plan plan = communicator_.plan_alltoall(send, receive, o);
+        plan.start();
+        plan.wait();
+        std::ranges::copy(filled, send.begin());
+        return plan;
+      };
+      run(call, make_plan, [&] { communicator_.alltoall(send, receive, o); });
     } else {
       run(
           call,

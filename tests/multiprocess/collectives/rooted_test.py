@@ -46,6 +46,17 @@ def test_rooted_little_memory():
         grid(ranks, nodes, every, env={"ALLRAIL_NODE_MEMORY": "1M"}, sizes="100000,700001")
 
 
+def test_rooted_zero_copy():
+    """Large blocks of an alltoall go straight between user buffers, in place too."""
+    words = {"algorithms": "direct,smp-direct", "sizes": "1048576,1500001"}
+    for more in ({}, {"blocking": 1}, {"mixed": 1}, {"mixed": 1, "blocking": 1}):
+        grid(3, "3", 1, **words, **more)
+    few_slots = {"ALLRAIL_NODE_MEMORY": "1M"}
+    grid(4, "3,1,0,2", 1, **words, ports="1", env=few_slots)
+    # Two ranks share a node: through slots.
+    grid(3, "2", 3, **words)
+
+
 def sequences(first, step):
     for seed in seeds(24, 240):
         if len(seeds(24, 240)) > 1 and seed % step != first:

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <numeric>
+
 #include <gtest/gtest.h>
 
 #include "tests/property/schedule/rooted_call.hpp"
@@ -100,6 +103,30 @@ TEST_P(AlltoallReplay, OneSizeIsAMatrixOfThatSize) {
           ASSERT_EQ(with.slot_bytes, without.slot_bytes);
           ASSERT_EQ(with.header_offsets, without.header_offsets);
         }
+      }
+    }
+  }
+}
+
+TEST_P(AlltoallReplay, ZeroCopyUpTo40Ranks) {
+  const auto size = [](int, int) -> std::uint64_t { return 9; };
+  if (!GetParam().zero_copy) {
+    EXPECT_THROW(make_alltoall(GetParam(), NodeMap({0, 1, 2, 3}), 1, size, true),
+                 std::invalid_argument);
+    return;
+  }
+  EXPECT_THROW(make_alltoall(GetParam(), NodeMap({0, 0, 1}), 1, size, true), std::invalid_argument);
+  for (int ranks = 1; ranks <= 40; ranks += kOneOf) {
+    for (int ports = 1; ports <= 8; ++ports) {
+      const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 100 + ports;
+      Generator generator(seed);
+      std::vector<int> node_of(ranks);
+      std::iota(node_of.begin(), node_of.end(), 0);
+      if (generator.number(0, 1) == 1) std::ranges::reverse(node_of);
+      const RootedCall tested = make_alltoall(GetParam(), NodeMap(node_of), ports, size, true);
+      expect_right(tested, seed);
+      for (const Schedule& schedule : tested.call.schedules) {
+        for (const Step& step : schedule.steps) ASSERT_NE(step.to, Memory::Slot);
       }
     }
   }

@@ -80,7 +80,7 @@ inline RootedCall make_broadcast(const coll::broadcast::Algorithm& algorithm, Sh
 /// Rank r has `bytes(r, s)` for rank s; blocks are packed in rank order on both sides.
 template <class Bytes>
 RootedCall make_alltoall(const coll::alltoall::Algorithm& algorithm, const NodeMap& map, int ports,
-                         const Bytes& bytes) {
+                         const Bytes& bytes, bool zero_copy = false) {
   const int ranks = map.ranks();
   PairShape shape;
   shape.map = map;
@@ -92,7 +92,11 @@ RootedCall make_alltoall(const coll::alltoall::Algorithm& algorithm, const NodeM
   for (int from = 0; from < ranks; ++from) {
     for (int to = 0; to < ranks; ++to) {
       const std::uint64_t one = bytes(from, to);
-      shape.matrix.push_back(one);
+      if (zero_copy) {
+        shape.uniform_bytes = one;
+      } else {
+        shape.matrix.push_back(one);
+      }
       purpose.received[to].push_back({from, purpose.send_bytes[from], received[to], one});
       sends[from].push_back(purpose.send_bytes[from]);
       receives[to].push_back(received[to]);
@@ -104,9 +108,11 @@ RootedCall make_alltoall(const coll::alltoall::Algorithm& algorithm, const NodeM
   for (int rank = 0; rank < ranks; ++rank) {
     shape.send_offsets = sends[rank];
     shape.receive_offsets = receives[rank];
-    schedules.push_back(coll::alltoall::make_schedule(algorithm, shape, rank));
+    schedules.push_back(zero_copy ? coll::alltoall::make_zero_copy_schedule(algorithm, shape, rank)
+                                  : coll::alltoall::make_schedule(algorithm, shape, rank));
   }
-  const auto slot = pairs_slot_bytes(algorithm.exchange, shape, algorithm.level);
+  const std::uint64_t slot =
+      zero_copy ? 0 : pairs_slot_bytes(algorithm.exchange, shape, algorithm.level);
   return {{uniform_shape(map, 0, ports, 1), std::move(schedules), std::move(purpose)},
           "alltoall " + std::string(algorithm.name),
           slot};
