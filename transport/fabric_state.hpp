@@ -47,7 +47,7 @@ struct OpenPut {
   int only_rail = -1;
   bool primary = true;
   bool striped = false;
-  bool measured = true;  // its chunks ask for acknowledgements of their own
+  bool measured = true;                     // its chunks ask for acknowledgements of their own
   std::array<RemoteKey, kMaxRails> keys{};  // by rail of the peer
   OpenPut* previous = nullptr;              // all open puts of the fabric, oldest first
   OpenPut* next = nullptr;
