@@ -68,7 +68,8 @@ bool FabricState::progress() {
 bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
   Peer& from = peer(peer_rank);
   if (from.last_rail < 0 || !active_.empty()) return progress();
-  const int expected_rail = from.rail_of(port) >= 0 ? from.rail_of(port) : from.last_rail;
+  const int rail_of_port = from.rail_of(port);
+  const int expected_rail = rail_of_port >= 0 ? rail_of_port : from.last_rail;
   now_ns_ = now();
   const bool is_one_chunk = bytes <= std::max(options_.stripe_threshold_bytes, from.whole_bytes);
   bool any = false;

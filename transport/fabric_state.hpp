@@ -179,7 +179,7 @@ struct Peer {
   std::int64_t no_link_since_ns = -1;
 
   OpenPut& put(std::uint64_t number) { return queue[number % kPutQueue]; }
-  /// Ports that send over the same rail when all are usable are told apart as little as need be.
+  /// Ports that choose_small() gives the same rail, where all are usable, share an entry.
   std::int8_t& rail_of(int port) {
     return rail_of_port[static_cast<unsigned>(port) % static_cast<unsigned>(pair_count)];
   }

@@ -220,8 +220,9 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   chunk.bytes = put.cut.bytes(index);
   chunk.immediate = make_immediate(put.number, index);
   chunk.primary = put.primary;
-  // What asks for none must not fill the window.
-  const bool fills_window = link.in_flight_bytes + chunk.bytes > state.counters.window_bytes / 2;
+  // What asks for none must not fill the window. Short chunks do not, and say nothing of the rate.
+  const bool fills_window = chunk.bytes >= kMeasuredChunkBytes &&
+                            link.in_flight_bytes + chunk.bytes > state.counters.window_bytes / 2;
   chunk.bulk = (put.measured && put.cut.count > peer.links.size()) || fills_window ||
                measures(link, put, chunk.bytes);
   if (!put.primary) chunk.window = put.keys[static_cast<std::size_t>(link.peer_rail)];
