@@ -129,9 +129,9 @@ struct Link {
   }
 };
 
-constexpr std::array<std::int8_t, kMaxRails> unknown_rails() {
-  std::array<std::int8_t, kMaxRails> rails{};
-  for (std::int8_t& rail : rails) rail = -1;
+constexpr std::array<std::int16_t, kMaxRails> unknown_rails() {
+  std::array<std::int16_t, kMaxRails> rails{};
+  for (std::int16_t& rail : rails) rail = -1;
   return rails;
 }
 
@@ -158,9 +158,9 @@ struct Peer {
 
   // Puts from this peer.
   ArrivalTable arrivals;
-  int last_rail = -1;                                   // that a chunk came over
-  std::array<std::int8_t, kMaxOpenPuts> rail_of_put{};  // the same, of each put by its number
-  std::array<std::int8_t, kMaxRails> rail_of_port = unknown_rails();  // and of a port's last put
+  int last_rail = -1;                                    // that a chunk came over
+  std::array<std::int16_t, kMaxOpenPuts> rail_of_put{};  // the same, of each put by its number
+  std::array<std::int16_t, kMaxRails> rail_of_port = unknown_rails();  // and of a port's last put
   unsigned rails_heard = 0;       // a bit for each that chunks came over since the last state
   std::uint64_t whole_bytes = 0;  // puts of up to this are probably one chunk, by the last ones
 
@@ -180,7 +180,7 @@ struct Peer {
 
   OpenPut& put(std::uint64_t number) { return queue[number % kPutQueue]; }
   /// Ports that choose_small() gives the same rail, where all are usable, share an entry.
-  std::int8_t& rail_of(int port) {
+  std::int16_t& rail_of(int port) {
     return rail_of_port[static_cast<unsigned>(port) % static_cast<unsigned>(pair_count)];
   }
   /// Rails may take chunks of puts below this one.

@@ -50,7 +50,7 @@ void FabricState::chunk_arrived(int rail, int peer_rank, std::uint32_t immediate
   Peer& from = peer(peer_rank);
   RailCounters& counters = rails_[static_cast<std::size_t>(rail)].counters;
   from.last_rail = rail;
-  from.rail_of_put[(immediate >> kChunkIndexBits) % kMaxOpenPuts] = static_cast<std::int8_t>(rail);
+  from.rail_of_put[(immediate >> kChunkIndexBits) % kMaxOpenPuts] = static_cast<std::int16_t>(rail);
   from.rails_heard |= 1U << rail;
   if (chunk_index_of(immediate) > 0) {
     from.whole_bytes = 0;
