@@ -110,6 +110,19 @@ class Words(unittest.TestCase):
         self.assertTrue(tidy.check_pragma_once("a.hpp", "// #pragma once\n"))
         self.assertFalse(tidy.check_pragma_once("a.hpp", "#pragma once\n"))
 
+    def test_type_of_two_files_is_found(self):
+        one = "namespace a::b {\nstruct Link {\n};\n}  // namespace a::b\n"
+        other = one.replace("struct Link", "class Link final : Base")
+        twice = {"shm/one.hpp": one, "lib/two.cpp": other}
+        self.assertEqual(len(tidy.types_defined_twice(twice)), 1)
+        for apart in (
+            {"shm/one.hpp": one, "tests/two.cpp": other},
+            {"shm/one.hpp": one, "lib/two.hpp": other.replace("a::b", "a::c")},
+            {"shm/one.hpp": one, "lib/two.cpp": "struct Link;\nclass Link::Part {\n};\n"},
+            {"shm/one.hpp": one, "lib/two.cpp": f"namespace a::b {{\nnamespace {{\n{other}"},
+        ):
+            self.assertFalse(tidy.types_defined_twice(apart), apart)
+
     def test_machine_path_is_found(self):
         home = "/ho" + "me/someone/allrail"
         self.assertTrue(tidy.check_machine_paths("a.sh", f"cd {home}\n"))

@@ -54,6 +54,7 @@ MAX_FILE_LINES = 600
 BANNED_WORDS = ["TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK"]
 BANNED_CALLS = ["sprintf", "vsprintf", "strcpy", "strcat", "gets", "exit"]
 CODE = (".hpp", ".cpp", ".h", ".c", ".py", ".sh", "meson.build")
+TYPE = re.compile(r"(?:struct|class|union|enum class) (\w+)(?: final)?(?: :[^:;]*)? \{")
 
 
 def is_cpp(path: str) -> bool:
@@ -178,6 +179,33 @@ def check_machine_paths(path: str, text: str, root: str = "") -> list[str]:
     ]
 
 
+def types_of(text: str) -> list[str]:
+    """Full names of the types that a file defines outside unnamed namespaces; text of ours is
+    formatted, so that they begin in the first column and a namespace says where it ends."""
+    names, scope = [], []
+    for line in text.splitlines():
+        if opened := re.match(r"namespace ?([\w:]*) \{", line):
+            scope.append(opened[1])
+        elif line.startswith("}  // namespace") and scope:
+            scope.pop()
+        elif "" not in scope and (found := TYPE.match(line)):
+            names.append("::".join([*scope, found[1]]))
+    return names
+
+
+def types_defined_twice(texts: dict[str, str]) -> list[str]:
+    """A type has one definition in the library (ODR): of two, a linker keeps one's functions, and
+    no compiler tells. Tests are programs of their own."""
+    seen: dict[str, str] = {}
+    problems = []
+    for path, text in texts.items():
+        for name in types_of(text) if is_cpp(path) and path.startswith(LIBRARY_FOLDERS) else []:
+            if name in seen:
+                problems.append(f"{path}: {name} is defined in {seen[name]} too; rename one")
+            seen[name] = path
+    return problems
+
+
 CHECKS = [
     check_layers,
     check_columns,
@@ -226,13 +254,13 @@ def has_git() -> bool:
 
 
 def check_tree(root: str) -> int:
-    problems, count = [], 0
+    problems, texts = [], {}
     for path in all_files(root):
         try:
             text = pathlib.Path(root, path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue  # Not a text of ours.
-        count += 1
+        texts[path] = text
         for check in CHECKS:
             problems += [f"{path}:{problem}" for problem in check(path, text)]
         problems += [f"{path}:{problem}" for problem in check_machine_paths(path, text, root)]
@@ -240,9 +268,10 @@ def check_tree(root: str) -> int:
             target = repository_path(include)
             if target is not None and not os.path.exists(os.path.join(root, target)):
                 problems.append(f"{path}:{line}: no file {target}; paths start at the root")
-    print("\n".join(problems) or f"tidy: {count} files are in order")
+    problems += types_defined_twice(texts)
+    print("\n".join(problems) or f"tidy: {len(texts)} files are in order")
     # A listing that found nothing must not read as a tree without problems.
-    return 1 if problems or count < 10 else 0
+    return 1 if problems or len(texts) < 10 else 0
 
 
 def library_flags() -> list[str]:

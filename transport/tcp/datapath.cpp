@@ -42,7 +42,7 @@ constexpr int kPollsPerClock = 8;
 /// Connects the reader of one link to the rail and its events.
 class TcpRail::Receiver final : public FrameSink {
  public:
-  Receiver(TcpRail& rail, Link& link, RailEvents& events)
+  Receiver(TcpRail& rail, TcpLink& link, RailEvents& events)
       : rail_(rail), link_(link), events_(events), generation_(link.generation) {}
 
   bool is_open() const override { return link_.generation == generation_; }
@@ -85,13 +85,13 @@ class TcpRail::Receiver final : public FrameSink {
 
  private:
   TcpRail& rail_;
-  Link& link_;
+  TcpLink& link_;
   RailEvents& events_;
   const std::uint32_t generation_;
 };
 
 bool TcpRail::post(int peer, const Chunk& chunk) {
-  Link* link = find(peer);
+  TcpLink* link = find(peer);
   if (link == nullptr || !link->is_up()) return false;
   Stream& stream = *link->stream;
   if (stream.in_flight() >= kTcpQueueDepth || chunk.bytes > kTcpMaxChunkBytes) return false;
@@ -109,7 +109,7 @@ bool TcpRail::post(int peer, const Chunk& chunk) {
 }
 
 bool TcpRail::post_control(int peer, std::span<const std::byte> message) {
-  Link* link = find(peer);
+  TcpLink* link = find(peer);
   if (link == nullptr || !link->is_up() || message.size() > kMaxControlBytes) return false;
   if (!link->stream->queue.has_control_room()) return false;
   FrameHeader header;
@@ -118,7 +118,7 @@ bool TcpRail::post_control(int peer, std::span<const std::byte> message) {
   return send_frame(*link, header, message.data());
 }
 
-bool TcpRail::send_frame(Link& link, const FrameHeader& frame, const std::byte* payload) {
+bool TcpRail::send_frame(TcpLink& link, const FrameHeader& frame, const std::byte* payload) {
   Stream& stream = *link.stream;
   FrameHeader header = frame;
   header.received = stream.chunks_received;
@@ -158,12 +158,12 @@ bool TcpRail::send_frame(Link& link, const FrameHeader& frame, const std::byte* 
 
 void TcpRail::submit() {
   if (!std::exchange(unsubmitted_, false)) return;
-  for (Link* link : up_) {
+  for (TcpLink* link : up_) {
     if (link->stream->unsubmitted) flush(*link);
   }
 }
 
-void TcpRail::flush(Link& link) {
+void TcpRail::flush(TcpLink& link) {
   Stream& stream = *link.stream;
   stream.unsubmitted = false;
   if (stream.queue.empty() || !link.doom.empty()) return;
@@ -221,7 +221,7 @@ void TcpRail::advance_queue(Stream& stream, std::size_t sent_bytes) {
   }
 }
 
-void TcpRail::send_failed(Link& link, int error_number) {
+void TcpRail::send_failed(TcpLink& link, int error_number) {
   doom(link, fmt::format("the connection broke while sending: {}", base::errno_text(error_number)));
 }
 
@@ -234,7 +234,7 @@ void TcpRail::told(Stream& stream, std::uint32_t received) {
   if (stream.chunks_untold() == 0) --untold_links_;
 }
 
-void TcpRail::send_acknowledgement(Link& link) {
+void TcpRail::send_acknowledgement(TcpLink& link) {
   if (!link.doom.empty()) return;
   // Queued frames will carry it.
   if (!link.stream->queue.empty()) return flush(link);
@@ -243,14 +243,14 @@ void TcpRail::send_acknowledgement(Link& link) {
 
 void TcpRail::flush_acknowledgements() {
   if (untold_links_ == 0) return;
-  for (Link* link : up_) {
+  for (TcpLink* link : up_) {
     if (link->stream->chunks_untold() != 0) send_acknowledgement(*link);
   }
 }
 
 void TcpRail::check_acknowledgements() {
   const std::int64_t now_ns = base::now_ns();
-  for (Link* link : up_) {
+  for (TcpLink* link : up_) {
     Stream& stream = *link->stream;
     if (stream.chunks_untold() == 0) continue;
     if (stream.untold_since_ns == 0) {
@@ -261,7 +261,7 @@ void TcpRail::check_acknowledgements() {
   }
 }
 
-bool TcpRail::receive(Link& link, RailEvents& events) {
+bool TcpRail::receive(TcpLink& link, RailEvents& events) {
   Stream& stream = *link.stream;
   FrameReader& reader = stream.reader;
   Receiver receiver(*this, link, events);
@@ -314,7 +314,7 @@ bool TcpRail::receive(Link& link, RailEvents& events) {
 }
 
 bool TcpRail::poll_peer(RailEvents& events, int peer) {
-  Link* const link = find(peer);
+  TcpLink* const link = find(peer);
   if (link == nullptr || !link->is_up()) return poll(events);
   const bool any = receive(*link, events);
   if (link->is_up()) flush(*link);
@@ -333,14 +333,14 @@ bool TcpRail::poll(RailEvents& events) {
   }
   if (!by_epoll) {
     for (std::size_t i = 0; i < up_.size();) {
-      Link* const link = up_[i];
+      TcpLink* const link = up_[i];
       any |= receive(*link, events);
       // A link that went down has left the list, and the next one has taken its place.
       if (i < up_.size() && up_[i] == link) ++i;
     }
   }
   if (queued_links_ != 0) {
-    for (Link* link : up_) flush(*link);
+    for (TcpLink* link : up_) flush(*link);
   }
   if (untold_links_ != 0) check_acknowledgements();
   return any;

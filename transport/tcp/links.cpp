@@ -45,11 +45,11 @@ bool TcpRail::service(RailEvents& events) {
       continue;
     }
     // A link may have changed since the event: every branch is right for any state.
-    Link& link = *static_cast<Link*>(source);
-    if (link.state == Link::State::Up) {
+    TcpLink& link = *static_cast<TcpLink*>(source);
+    if (link.state == TcpLink::State::Up) {
       any |= receive(link, events);
-      if (link.state == Link::State::Up && !link.stream->queue.empty()) flush(link);
-    } else if (link.state != Link::State::Waiting && link.state != Link::State::Idle) {
+      if (link.state == TcpLink::State::Up && !link.stream->queue.empty()) flush(link);
+    } else if (link.state != TcpLink::State::Waiting && link.state != TcpLink::State::Idle) {
       advance_connecting(link, events);
       any = true;
     }
@@ -73,7 +73,7 @@ bool TcpRail::take_accepted(RailEvents& events) {
     const auto said = accepted->extra.bytes();
     if (said.size() != 1 || std::to_integer<int>(said[0]) >= kMaxRails) continue;
     const int peer_rail = std::to_integer<int>(said[0]);
-    Link& link = link_of(accepted->peer_rank);
+    TcpLink& link = link_of(accepted->peer_rank);
     if (!link.wanted) {
       if (!link.early) ++early_links_;
       link.early = std::move(accepted->fd);
@@ -81,7 +81,7 @@ bool TcpRail::take_accepted(RailEvents& events) {
       continue;
     }
     // The peer proved who it is, freshly: it has given up the connection that we still have.
-    if (link.state == Link::State::Up) {
+    if (link.state == TcpLink::State::Up) {
       take_down(link, link.doom.empty() ? "the peer connected again" : link.doom, events);
     }
     link.remote_rail = peer_rail;
@@ -94,17 +94,17 @@ bool TcpRail::take_accepted(RailEvents& events) {
 bool TcpRail::try_waiting(std::int64_t now_ns, RailEvents& events) {
   bool any = false;
   for (std::size_t i = 0; i < connecting_.size(); ++i) {
-    Link& link = *connecting_[i];
-    if (link.state == Link::State::Handshaking || now_ns < link.next_try_ns) continue;
-    if (link.state == Link::State::Connecting) {
+    TcpLink& link = *connecting_[i];
+    if (link.state == TcpLink::State::Handshaking || now_ns < link.next_try_ns) continue;
+    if (link.state == TcpLink::State::Connecting) {
       connecting_failed(link, base::errno_text(ETIMEDOUT), events);
-    } else if (link.state == Link::State::Waiting) {
+    } else if (link.state == TcpLink::State::Waiting) {
       start_connecting(link, now_ns, events);
     }
     any = true;
   }
   for (std::size_t i = 0; i < links_.size() && early_links_ != 0; ++i) {
-    Link& link = links_.at(i);
+    TcpLink& link = links_.at(i);
     if (!link.early || !link.wanted) continue;
     --early_links_;
     link.remote_rail = link.early_rail;
@@ -114,20 +114,20 @@ bool TcpRail::try_waiting(std::int64_t now_ns, RailEvents& events) {
   return any;
 }
 
-void TcpRail::start_connecting(Link& link, std::int64_t now_ns, RailEvents& events) {
+void TcpRail::start_connecting(TcpLink& link, std::int64_t now_ns, RailEvents& events) {
   int error_number = 0;
   link.fd = start_connect(place_.address, link.remote, place_.device, error_number);
   if (!link.fd) {
     connecting_failed(link, base::errno_text(error_number), events);
     return;
   }
-  link.state = Link::State::Connecting;
+  link.state = TcpLink::State::Connecting;
   link.next_try_ns = now_ns + kProbeLimitNs;
   watch(link, EPOLLOUT, true);
 }
 
-void TcpRail::advance_connecting(Link& link, RailEvents& events) {
-  if (link.state == Link::State::Connecting) {
+void TcpRail::advance_connecting(TcpLink& link, RailEvents& events) {
+  if (link.state == TcpLink::State::Connecting) {
     if (const int error_number = connect_error(link.fd.get())) {
       connecting_failed(link, base::errno_text(error_number), events);
       return;
@@ -136,7 +136,7 @@ void TcpRail::advance_connecting(Link& link, RailEvents& events) {
                                      options_.size,   link.remote_rail,  Purpose::RailLink};
     const std::array<std::byte, 1> my_rail = {static_cast<std::byte>(index())};
     link.handshake = std::make_unique<ClientHandshake>(identity, link.peer, my_rail);
-    link.state = Link::State::Handshaking;
+    link.state = TcpLink::State::Handshaking;
     // Somebody listens there. When the peer looks is its own affair.
     events.link_answered(index(), link.peer);
   }
@@ -155,7 +155,7 @@ void TcpRail::advance_connecting(Link& link, RailEvents& events) {
   }
 }
 
-void TcpRail::connecting_failed(Link& link, const std::string& reason, RailEvents& events) {
+void TcpRail::connecting_failed(TcpLink& link, const std::string& reason, RailEvents& events) {
   const std::string text = fmt::format("cannot connect to {} from {}: {}", link.remote.text(),
                                        place_.address.address_text(), reason);
   close_socket(link);
@@ -164,21 +164,21 @@ void TcpRail::connecting_failed(Link& link, const std::string& reason, RailEvent
   events.link_down(index(), link.peer, text);
 }
 
-void TcpRail::wait_for_retry(Link& link) {
+void TcpRail::wait_for_retry(TcpLink& link) {
   if (options_.rank > link.peer) return;
-  link.state = Link::State::Waiting;
+  link.state = TcpLink::State::Waiting;
   link.next_try_ns = base::now_ns() + retry_delay_.next_ns(link.retry_delay_ms);
   if (std::find(connecting_.begin(), connecting_.end(), &link) == connecting_.end()) {
     connecting_.push_back(&link);
   }
 }
 
-void TcpRail::go_up(Link& link, base::UniqueFd fd, RailEvents& events) {
+void TcpRail::go_up(TcpLink& link, base::UniqueFd fd, RailEvents& events) {
   std::erase(connecting_, &link);
   if (!link.stream) link.stream = std::make_unique<Stream>();
   link.stream->reset();
   link.fd = std::move(fd);
-  link.state = Link::State::Up;
+  link.state = TcpLink::State::Up;
   link.retry_delay_ms = 0;
   up_.push_back(&link);
   const int unsent_bytes = kUnsentBytes;
@@ -188,9 +188,9 @@ void TcpRail::go_up(Link& link, base::UniqueFd fd, RailEvents& events) {
   events.link_up(index(), link.peer, link.remote_rail);
 }
 
-void TcpRail::close_socket(Link& link) {
+void TcpRail::close_socket(TcpLink& link) {
   ++link.generation;
-  if (link.state == Link::State::Up) {
+  if (link.state == TcpLink::State::Up) {
     std::erase(up_, &link);
     if (!link.stream->queue.empty()) --queued_links_;
     if (link.stream->chunks_untold() != 0) --untold_links_;
@@ -199,19 +199,19 @@ void TcpRail::close_socket(Link& link) {
     link.doom.clear();
     (void)::shutdown(link.fd.get(), SHUT_RDWR);
   }
-  link.state = Link::State::Idle;
+  link.state = TcpLink::State::Idle;
   link.handshake.reset();
   link.fd.reset();
 }
 
-void TcpRail::take_down(Link& link, std::string_view reason, RailEvents& events) {
+void TcpRail::take_down(TcpLink& link, std::string_view reason, RailEvents& events) {
   const std::string text(reason);  // may be part of the link
   close_socket(link);
   if (link.wanted) wait_for_retry(link);
   events.link_down(index(), link.peer, text);
 }
 
-void TcpRail::doom(Link& link, std::string reason) {
+void TcpRail::doom(TcpLink& link, std::string reason) {
   if (!link.doom.empty()) return;
   link.doom = std::move(reason);
   ++doomed_links_;
@@ -219,7 +219,7 @@ void TcpRail::doom(Link& link, std::string reason) {
 
 bool TcpRail::report_doomed(RailEvents& events) {
   for (std::size_t i = 0; i < up_.size() && doomed_links_ != 0;) {
-    Link& link = *up_[i];
+    TcpLink& link = *up_[i];
     if (link.doom.empty()) {
       ++i;
       continue;
@@ -238,7 +238,7 @@ bool TcpRail::report_doomed(RailEvents& events) {
 
 bool TcpRail::check_silent_hosts(RailEvents& events) {
   for (std::size_t i = 0; i < up_.size(); ++i) {
-    Link& link = *up_[i];
+    TcpLink& link = *up_[i];
     if (link.stream->in_flight() == 0 && link.stream->queue.empty()) continue;
     if (!host_is_silent(link.fd.get())) continue;
     take_down(link, fmt::format("its host has not answered for {} s", kSilenceLimitSeconds),
@@ -248,7 +248,7 @@ bool TcpRail::check_silent_hosts(RailEvents& events) {
   return false;
 }
 
-void TcpRail::watch(Link& link, std::uint32_t wanted_events, bool is_new) {
+void TcpRail::watch(TcpLink& link, std::uint32_t wanted_events, bool is_new) {
   epoll_event event{};
   event.events = wanted_events;
   event.data.ptr = &link;

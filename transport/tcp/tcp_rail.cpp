@@ -57,7 +57,7 @@ TcpRail::TcpRail(const TcpRailOptions& options, const RailPlace& place)
 TcpRail::~TcpRail() {
   // What is still queued stays unsent: its memory may be gone. Whoever needs it sent asks
   // flushed().
-  for (Link* link : up_) {
+  for (TcpLink* link : up_) {
     (void)::shutdown(link->fd.get(), SHUT_WR);
     // Closing with unread bytes would send a reset, which destroys what the peer has yet to get.
     for (int i = 0; i < 64; ++i) {
@@ -81,7 +81,7 @@ RemoteKey TcpRail::register_window(std::span<std::byte> memory) { return windows
 
 void TcpRail::unregister_window(const RemoteKey& key) {
   const std::span<std::byte> memory = windows_.remove(key);
-  for (Link* link : up_) {
+  for (TcpLink* link : up_) {
     const std::span<std::byte> target = link->stream->reader.payload_target();
     if (target.empty() || target.data() < memory.data() ||
         target.data() >= memory.data() + memory.size()) {
@@ -92,10 +92,10 @@ void TcpRail::unregister_window(const RemoteKey& key) {
   }
 }
 
-Link* TcpRail::find(int peer) const { return links_.find(peer); }
+TcpLink* TcpRail::find(int peer) const { return links_.find(peer); }
 
-Link& TcpRail::link_of(int peer) {
-  Link& link = links_.make(peer);
+TcpLink& TcpRail::link_of(int peer) {
+  TcpLink& link = links_.make(peer);
   link.peer = peer;
   return link;
 }
@@ -113,7 +113,7 @@ void TcpRail::connect(int peer, std::span<const std::byte> address) {
                          "the same kind on all hosts (ALLRAIL_RAILS)",
                          name(), peer, place_.address.is_ipv6 ? "IPv6" : "IPv4");
   }
-  Link& link = link_of(peer);
+  TcpLink& link = link_of(peer);
   const bool connects = options_.rank < peer;
   const bool is_another = connects && link.remote != *endpoint;
   if (connects) {
@@ -125,7 +125,7 @@ void TcpRail::connect(int peer, std::span<const std::byte> address) {
   service_now_ = true;
   if (!connects) return;
   close_socket(link);
-  link.state = Link::State::Waiting;
+  link.state = TcpLink::State::Waiting;
   link.next_try_ns = 0;
   if (was_wanted) return;
   link.retry_delay_ms = 0;
@@ -133,7 +133,7 @@ void TcpRail::connect(int peer, std::span<const std::byte> address) {
 }
 
 void TcpRail::forget(int peer) {
-  Link* link = find(peer);
+  TcpLink* link = find(peer);
   if (link == nullptr) return;
   link->wanted = false;
   if (link->early) --early_links_;
@@ -143,13 +143,13 @@ void TcpRail::forget(int peer) {
 }
 
 bool TcpRail::is_up(int peer) const {
-  const Link* link = find(peer);
+  const TcpLink* link = find(peer);
   return link != nullptr && link->is_up();
 }
 
 void TcpRail::close(int peer, RailEvents& /*events*/) {
-  Link* link = find(peer);
-  if (link == nullptr || link->state == Link::State::Idle) return;
+  TcpLink* link = find(peer);
+  if (link == nullptr || link->state == TcpLink::State::Idle) return;
   close_socket(*link);
   if (link->wanted) wait_for_retry(*link);
 }
@@ -159,11 +159,11 @@ void TcpRail::prepare_sleep() {
   const std::int64_t now_ns = base::now_ns();
   std::int64_t wake_ns = std::numeric_limits<std::int64_t>::max();
   if (doomed_links_ != 0) wake_ns = now_ns;
-  for (const Link* link : connecting_) {
-    if (link->state != Link::State::Handshaking) wake_ns = std::min(wake_ns, link->next_try_ns);
+  for (const TcpLink* link : connecting_) {
+    if (link->state != TcpLink::State::Handshaking) wake_ns = std::min(wake_ns, link->next_try_ns);
   }
   if (acceptor_.needs_poll()) wake_ns = std::min(wake_ns, acceptor_.wake_at_ns());
-  for (Link* link : up_) {
+  for (TcpLink* link : up_) {
     Stream& stream = *link->stream;
     if (!stream.queue.empty() && !stream.wants_writable) {
       stream.wants_writable = true;

@@ -24,7 +24,7 @@ namespace allrail::transport {
 
 /// The connection to one peer, in whatever state. Lives as long as the rail, so that pointers to
 /// it inside epoll never dangle.
-struct Link {
+struct TcpLink {
   enum class State { Idle, Waiting, Connecting, Handshaking, Up };
 
   int peer = -1;
@@ -91,35 +91,35 @@ class TcpRail final : public Rail {
   class Receiver;
 
   // tcp_rail.cpp
-  Link* find(int peer) const;
-  Link& link_of(int peer);
+  TcpLink* find(int peer) const;
+  TcpLink& link_of(int peer);
   void set_timer(std::int64_t at_ns);
 
   // links.cpp
   bool service(RailEvents& events);
   bool take_accepted(RailEvents& events);
   bool try_waiting(std::int64_t now_ns, RailEvents& events);
-  void start_connecting(Link& link, std::int64_t now_ns, RailEvents& events);
-  void advance_connecting(Link& link, RailEvents& events);
-  void connecting_failed(Link& link, const std::string& reason, RailEvents& events);
-  void wait_for_retry(Link& link);
-  void go_up(Link& link, base::UniqueFd fd, RailEvents& events);
-  void close_socket(Link& link);
-  void take_down(Link& link, std::string_view reason, RailEvents& events);
-  void doom(Link& link, std::string reason);
+  void start_connecting(TcpLink& link, std::int64_t now_ns, RailEvents& events);
+  void advance_connecting(TcpLink& link, RailEvents& events);
+  void connecting_failed(TcpLink& link, const std::string& reason, RailEvents& events);
+  void wait_for_retry(TcpLink& link);
+  void go_up(TcpLink& link, base::UniqueFd fd, RailEvents& events);
+  void close_socket(TcpLink& link);
+  void take_down(TcpLink& link, std::string_view reason, RailEvents& events);
+  void doom(TcpLink& link, std::string reason);
   bool report_doomed(RailEvents& events);
   bool check_silent_hosts(RailEvents& events);
-  void watch(Link& link, std::uint32_t wanted_events, bool is_new);
+  void watch(TcpLink& link, std::uint32_t wanted_events, bool is_new);
 
   // datapath.cpp
-  bool send_frame(Link& link, const FrameHeader& frame, const std::byte* payload);
-  void flush(Link& link);
+  bool send_frame(TcpLink& link, const FrameHeader& frame, const std::byte* payload);
+  void flush(TcpLink& link);
   void advance_queue(Stream& stream, std::size_t sent_bytes);
-  void send_failed(Link& link, int error_number);
-  void send_acknowledgement(Link& link);
+  void send_failed(TcpLink& link, int error_number);
+  void send_acknowledgement(TcpLink& link);
   void told(Stream& stream, std::uint32_t received);
   void check_acknowledgements();
-  bool receive(Link& link, RailEvents& events);
+  bool receive(TcpLink& link, RailEvents& events);
 
   TcpRailOptions options_;
   RailPlace place_;
@@ -127,12 +127,12 @@ class TcpRail final : public Rail {
   base::UniqueFd timer_;
   Acceptor acceptor_;
   WindowTable windows_;
-  PeerTable<Link> links_;          // to those who were connect()ed, or who connected
-  std::vector<Link*> up_;          // links that have a socket in State::Up
-  std::vector<Link*> connecting_;  // wanted, ours to connect, and not up
-  int queued_links_ = 0;           // up, with frames that the kernel has not taken
-  bool unsubmitted_ = false;       // some of them have frames that it was not offered yet
-  int untold_links_ = 0;           // up, with chunks that were not acknowledged
+  PeerTable<TcpLink> links_;          // to those who were connect()ed, or who connected
+  std::vector<TcpLink*> up_;          // links that have a socket in State::Up
+  std::vector<TcpLink*> connecting_;  // wanted, ours to connect, and not up
+  int queued_links_ = 0;              // up, with frames that the kernel has not taken
+  bool unsubmitted_ = false;          // some of them have frames that it was not offered yet
+  int untold_links_ = 0;              // up, with chunks that were not acknowledged
   int doomed_links_ = 0;
   int early_links_ = 0;  // with a connection that came early
   int polls_until_clock_ = 0;
