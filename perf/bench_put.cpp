@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -10,6 +12,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
+#include "perf/fit_model.hpp"
 
 namespace allrail::perf {
 namespace {
@@ -24,16 +27,19 @@ struct PutRow {
   std::uint64_t bytes;
   int iterations;
 
-  /// Half a round trip in microseconds.
-  double latency_us(int rounds) {
-    const std::int64_t begin = base::now_ns();
-    for (int i = 0; i < rounds; ++i) {
+  /// Half of each round trip in microseconds, as the first rank sees it. perftest's ib_write_lat
+  /// takes its figures so, and its "typical" one is the median.
+  std::vector<double> half_round_trips_us(int rounds) {
+    std::vector<double> samples(static_cast<std::size_t>(rounds));
+    for (double& sample : samples) {
+      const std::int64_t begin = base::now_ns();
       if (first) pair.put(bytes, rail);
       pair.await(bytes);
       if (!first) pair.put(bytes, rail);
+      sample = static_cast<double>(base::now_ns() - begin) * 1e-3 / 2;
     }
     pair.flush();
-    return static_cast<double>(base::now_ns() - begin) * 1e-3 / (2.0 * rounds);
+    return samples;
   }
 
   /// MB/s of what one rank sends; `sends` and `receives` say in which direction bytes go.
@@ -54,13 +60,15 @@ struct PutRow {
   }
 
   void run(const std::string& rail_name) {
-    latency_us(std::min(iterations, 20));
-    const double latency = latency_us(iterations);
+    half_round_trips_us(std::min(iterations, 20));
+    const std::vector<double> latency_us = half_round_trips_us(iterations);
     const double one_way = bandwidth_MBps(first, !first);
     const double both_ways = bandwidth_MBps(true, true);
     if (!first) return;
-    fmt::print("{:>9} {:<14} {:>12.2f} {:>14.1f} {:>14.1f}\n", base::format_bytes(bytes), rail_name,
-               latency, one_way, 2 * both_ways);
+    const double average_us =
+        std::reduce(latency_us.begin(), latency_us.end()) / static_cast<double>(iterations);
+    fmt::print("{:>9} {:<14} {:>12.2f} {:>12.2f} {:>14.1f} {:>14.1f}\n", base::format_bytes(bytes),
+               rail_name, median(latency_us), average_us, one_way, 2 * both_ways);
     std::fflush(stdout);
   }
 };
@@ -93,8 +101,8 @@ void bench_put(Communicator& communicator, const BenchOptions& options) {
     diagnostics::PutPair pair(communicator, first ? other : 0, std::max<std::uint64_t>(largest, 1));
     if (first) {
       fmt::print("# allrail-bench put: rank 0 and rank {}, {} rails\n", other, job.rails);
-      fmt::print("{:>9} {:<14} {:>12} {:>14} {:>14}\n", "bytes", "rail", "latency us",
-                 "one way MB/s", "both ways MB/s");
+      fmt::print("{:>9} {:<14} {:>12} {:>12} {:>14} {:>14}\n", "bytes", "rail", "latency us",
+                 "average us", "one way MB/s", "both ways MB/s");
     }
     for (const std::uint64_t size : options.sizes) {
       const std::uint64_t bytes = std::max<std::uint64_t>(size, 1);
