@@ -68,11 +68,11 @@ struct InFlight {
   RateMeter::Stamp rail_stamp;
 };
 
-/// What the shares of the rails follow from: when each was done with its part of a put.
+/// What the shares of the rails follow from: how long each was busy with its part of a put.
 struct Observation {
-  std::uint64_t order = UINT64_MAX;  // of the put
-  std::int64_t begun_ns = 0;
-  std::array<Part, kMaxRails> parts{};  // by my rail
+  std::uint64_t order = UINT64_MAX;               // of the put
+  std::array<std::int64_t, kMaxRails> busy_ns{};  // of each rail when the put began
+  std::array<Part, kMaxRails> parts{};            // by my rail
 };
 /// So many of the newest puts are observed, of all peers together: shares can do without the
 /// others.
@@ -192,12 +192,27 @@ struct Peer {
 };
 
 struct RailState {
+  void chunk_posted(std::uint64_t bytes, std::int64_t now_ns) {
+    if (in_flight++ == 0) busy_since_ns = now_ns;
+    in_flight_bytes += bytes;
+  }
+  void chunk_ended(std::uint64_t bytes, std::int64_t now_ns) {
+    if (--in_flight == 0) busy_before_ns += now_ns - busy_since_ns;
+    in_flight_bytes -= bytes;
+  }
+  /// How long it has had something in flight.
+  std::int64_t busy_ns(std::int64_t now_ns) const {
+    return busy_before_ns + (in_flight > 0 ? now_ns - busy_since_ns : 0);
+  }
+
   std::unique_ptr<Rail> rail;
   RateMeter rate;
   WireTimeMeter wire_time;
   FastRailMeter fast;
   std::uint64_t in_flight_bytes = 0;
   int in_flight = 0;
+  std::int64_t busy_before_ns = 0;
+  std::int64_t busy_since_ns = 0;
   int queue_depth = 0;  // per link: the rail's, and not more than a fence can name
   std::int64_t resend_after_ns = 0;
   RailCounters counters;

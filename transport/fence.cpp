@@ -79,8 +79,7 @@ void FabricState::lose_link(Peer& peer, int rail, std::string_view reason) {
   for (; link.in_flight > 0; --link.in_flight) {
     const InFlight& record = link.at(0);
     fence.chunks[static_cast<std::size_t>(fence.count++)] = record.chunk;
-    state.in_flight_bytes -= record.bytes;
-    --state.in_flight;
+    state.chunk_ended(record.bytes, now_ns_);
     link.rate.abandoned();
     state.rate.abandoned();
     link.head = (link.head + 1) % kMaxLinkChunks;

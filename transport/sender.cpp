@@ -20,8 +20,8 @@ constexpr std::uint64_t kLookAhead = 16;
 constexpr std::uint32_t kMeasuredEvery = 8;
 constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
 
-// What a rail carried beyond its share is forgotten when nothing was cut for so long: then rails
-// that save nothing up begin alike.
+// What a rail carried beyond its share is forgotten when nothing that is cut was under way for so
+// long: then rails that save nothing up begin alike.
 constexpr std::int64_t kAheadNs = 1'000'000;
 
 // Where a put has fewer chunks than this, one more or less for a rail says nothing.
@@ -92,7 +92,10 @@ std::uint64_t FabricState::put(const Put& put) {
 
   now_ns_ = now();
   if (open.striped && open.measured && cut.count >= kLeastChunksToLearn && put.only_rail < 0) {
-    observations_[open.order % kObservedPuts] = {open.order, now_ns_, {}};
+    Observation& observed = observations_[open.order % kObservedPuts] = {open.order, {}, {}};
+    for (std::size_t i = 0; i < rails_.size(); ++i) {
+      observed.busy_ns[i] = rails_[i].busy_ns(now_ns_);
+    }
   }
   activate(to);
   // Nobody is ahead of this put: it may start at once. Otherwise the next progress() is in charge.
@@ -243,8 +246,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   record.rail_stamp = state.rate.posted(now_ns_);
   if (link.in_flight++ == 0) link.waiting_since_ns = now_ns_;
   link.in_flight_bytes += chunk.bytes;
-  ++state.in_flight;
-  state.in_flight_bytes += chunk.bytes;
+  state.chunk_posted(chunk.bytes, now_ns_);
   ++state.counters.chunks_sent;
   state.counters.bytes_sent += chunk.bytes;
   return true;
@@ -365,15 +367,17 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
     link.round_trip.completed(now_ns - record.posted_ns, record.rail_was_idle);
     const ChunkName chunk = record.chunk;
     link.in_flight_bytes -= record.bytes;
-    state.in_flight_bytes -= record.bytes;
-    --state.in_flight;
     link.head = (link.head + 1) % kMaxLinkChunks;
     --link.in_flight;
-    if (Observation* observed = observation_of(peer.put(chunk.put))) {
-      Part& part = observed->parts[static_cast<std::size_t>(rail)];
-      part.took_ns = std::max<std::int64_t>(now_ns - observed->begun_ns, 1);
+    const OpenPut& put = peer.put(chunk.put);
+    if (put.striped) ahead_since_ns_ = now_ns;
+    if (Observation* observed = observation_of(put)) {
+      const auto at = static_cast<std::size_t>(rail);
+      Part& part = observed->parts[at];
+      part.took_ns = std::max<std::int64_t>(state.busy_ns(now_ns) - observed->busy_ns[at], 1);
       ++part.chunks;
     }
+    state.chunk_ended(record.bytes, now_ns);
     chunk_done(peer, chunk);
   }
   link.waiting_since_ns = now_ns;

@@ -12,14 +12,16 @@ namespace allrail::transport {
 
 /// One rail's part of a put that was cut.
 struct Part {
-  bool usable = false;          // it could have taken chunks
-  std::uint32_t chunks = 0;     // that it took
-  std::int64_t took_ns = 0;     // from the beginning of the put to the end of the last of them
+  bool usable = false;       // it could have taken chunks
+  std::uint32_t chunks = 0;  // that it took
+  // How long it was busy from the beginning of the put to the end of the last of them. Not how
+  // late that was: a rail that gets little waits for its turns and ends with the others.
+  std::int64_t took_ns = 0;
   double bytes_per_second = 0;  // measured; 0: not known yet, and nothing is learned from the put
 };
 
 /// How much of the puts that are cut each rail takes: by weights, which begin with what was
-/// measured and follow from the puts before. A rail that was done later than the others gets less
+/// measured and follow from the puts before. A rail that was busy longer than the others gets less
 /// of the next put, as long as one chunk less would have made it better. That needs no rates, which
 /// are hard to tell where a shaper saves up credit; and as the credit comes into how long parts
 /// take, the shares of many puts are as even as single ones cannot be, which are cut into chunks.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "transport/fabric_state.hpp"
+
 namespace allrail::transport {
 namespace {
 
@@ -75,6 +77,20 @@ TEST(Shares, NeedTwoRailsThatAreKnown) {
   shares.completed(alone);
   EXPECT_EQ(shares.weight(0), 0);
   EXPECT_EQ(shares.weight(1), 0);
+}
+
+TEST(Shares, LeaveOutThatARailWaitedForItsTurn) {
+  RailState rail;
+  EXPECT_EQ(rail.busy_ns(5), 0);
+  rail.chunk_posted(64, 10);
+  rail.chunk_posted(64, 20);
+  EXPECT_EQ(rail.busy_ns(25), 15);
+  rail.chunk_ended(64, 30);
+  rail.chunk_ended(64, 50);
+  EXPECT_EQ(rail.busy_ns(100), 40);
+  rail.chunk_posted(64, 100);
+  EXPECT_EQ(rail.busy_ns(120), 60);
+  EXPECT_EQ(rail.in_flight_bytes, 64U);
 }
 
 }  // namespace
