@@ -192,10 +192,11 @@ std::uint64_t link_window_bytes(std::uint32_t chunk_bytes, double bytes_per_seco
       static_cast<std::uint64_t>(std::clamp(pipe, 0.0, static_cast<double>(kMaxWindowBytes)));
   const std::uint64_t window = std::max(least, wanted);
   if (resend_after_ns == 0) return window;
+  const std::uint64_t adapter_window = std::max(window, kAdapterWindowBytes);
   const double in_time = bytes_per_second * static_cast<double>(resend_after_ns) / 1e9 / 2;
   const auto in_time_bytes =
       static_cast<std::uint64_t>(std::min(in_time, static_cast<double>(kMaxWindowBytes)));
-  return std::min(window, std::max(in_time_bytes, kLeastWindowBytes));
+  return std::min(adapter_window, std::max(in_time_bytes, kLeastWindowBytes));
 }
 
 namespace {

@@ -113,11 +113,14 @@ class RoundTripMeter {
 
 /// Bytes a link may have in flight: twice rate x round trip, so that the pipe stays full while
 /// completions travel back; at least two chunks and kMinWindowBytes, which covers a peer that is
-/// not scheduled for a moment; at most 4 MiB, unless two chunks are more. Where the rail sends
-/// again what is not acknowledged after `resend_after_ns`, no more than it delivers in half of
-/// that, but kLeastWindowBytes: acknowledgements may have to queue behind as much of the peer's.
+/// not scheduled for a moment; at most 4 MiB, unless two chunks are more. A rail that sends again
+/// what is not acknowledged after `resend_after_ns` is an adapter, which goes on with what it has
+/// while this process is not scheduled: at least kAdapterWindowBytes, but no more than it delivers
+/// in half of that time, nor less than kLeastWindowBytes: acknowledgements may have to queue behind
+/// as much of the peer's.
 inline constexpr std::uint64_t kMinWindowBytes = 256U << 10;
 inline constexpr std::uint64_t kMaxWindowBytes = 4U << 20;
+inline constexpr std::uint64_t kAdapterWindowBytes = 1U << 20;
 inline constexpr std::uint64_t kLeastWindowBytes = 64U << 10;
 std::uint64_t link_window_bytes(std::uint32_t chunk_bytes, double bytes_per_second,
                                 std::int64_t round_trip_ns, std::int64_t resend_after_ns);

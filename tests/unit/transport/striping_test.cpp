@@ -277,6 +277,12 @@ TEST(Window, IsAcknowledgedBeforeTheRailSendsAgain) {
   EXPECT_EQ(link_window_bytes(8192, 1e9, 1'000'000, kResendNs), 2'000'000U) << "a fast rail";
 }
 
+TEST(Window, IsLongerWhereAnAdapterGoesOnByItself) {
+  constexpr std::int64_t kResendNs = 67'000'000;
+  EXPECT_EQ(link_window_bytes(8192, 1e8, 100'000, kResendNs), kAdapterWindowBytes);
+  EXPECT_EQ(link_window_bytes(8192, 1e8, 100'000, 0), kMinWindowBytes);
+}
+
 TEST(ChooseRail, TakesTheOneThatFinishesFirst) {
   const RailChoice rails[] = {{true, true, 1e9, 3000}, {true, true, 1e9, 1000}};
   EXPECT_EQ(choose_rail(rails, 1000, 100'000), 1);
