@@ -112,9 +112,10 @@ class Words(unittest.TestCase):
 
     def test_type_of_two_files_is_found(self):
         one = "namespace a::b {\nstruct Link {\n};\n}  // namespace a::b\n"
-        other = one.replace("struct Link", "class Link final : Base")
-        twice = {"shm/one.hpp": one, "lib/two.cpp": other}
-        self.assertEqual(len(tidy.types_defined_twice(twice)), 1)
+        other = one.replace("struct Link", "class Link final : public base::Handle")
+        for text in (one, other, one.replace("struct Link", "struct alignas(64) Link")):
+            twice = {"shm/one.hpp": one, "lib/two.cpp": text}
+            self.assertEqual(len(tidy.types_defined_twice(twice)), 1, text)
         for apart in (
             {"shm/one.hpp": one, "tests/two.cpp": other},
             {"shm/one.hpp": one, "lib/two.hpp": other.replace("a::b", "a::c")},

@@ -54,7 +54,9 @@ MAX_FILE_LINES = 600
 BANNED_WORDS = ["TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK"]
 BANNED_CALLS = ["sprintf", "vsprintf", "strcpy", "strcat", "gets", "exit"]
 CODE = (".hpp", ".cpp", ".h", ".c", ".py", ".sh", "meson.build")
-TYPE = re.compile(r"(?:struct|class|union|enum class) (\w+)(?: final)?(?: :[^:;]*)? \{")
+TYPE = re.compile(
+    r"(?:struct|class|union|enum class) (?:alignas\(\w+\) )?(\w+)(?: final)?(?: :[^;]*)? \{"
+)
 
 
 def is_cpp(path: str) -> bool:
