@@ -189,6 +189,21 @@ def test_skew_finds_wrong_options():
         expect("not for " + words[0] in result.err, "it does not name what is wrong", result)
 
 
+def test_put():
+    """A row per rail and one over all, with half the round trips and what goes one way and both."""
+    words = ("put", "--sizes", "8,64K", "--iterations", "40")
+    result = job(2, *words, options=["--nodes", "2"], limit=60, env=environment())
+    expect(result.code == 0, "it fails", result)
+    head = "bytes rail latency us average us one way MB/s both ways MB/s"
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    expect(head in lines, "the head of the table is another", result)
+    rows = [line.split() for line in lines if line.startswith(("8 ", "64K "))]
+    expect([row[0] for row in rows] == ["8"] * 2 + ["64K"] * 2, "rows are missing", result)
+    expect(rows[1][1] == rows[3][1] == "striped", "no row over all rails", result)
+    for row in rows:
+        expect(len(row) == 6 and all(float(word) > 0 for word in row[2:]), str(row), result)
+
+
 def cost_of(text):
     """The time that explain prints by the cost model, and the file that it names."""
     found = re.search(r"time of the call by the cost model in (\S+): ([0-9.]+) us", text)
