@@ -1,5 +1,6 @@
 // What stands behind Fabric: peers, their links, open puts, and the events of the rails.
-//   sender.cpp  queueing puts, pulling chunks onto rails, completions
+//   sender.cpp  queueing puts, pulling chunks onto rails
+//   completions.cpp what they tell of the rails, puts that are done
 //   links.cpp   links going up and down, control messages
 //   pairing.cpp which rails of a peer are tried, and what is said if none answers
 //   fence.cpp   fence and replay, stalls, giving up
@@ -250,11 +251,13 @@ class FabricState : public RailEvents {
   void link_down(int rail, int peer, std::string_view reason) override;
   bool chunk_wanted(int rail, int peer, std::uint32_t immediate) override;
   void chunk_arrived(int rail, int peer, std::uint32_t immediate, std::uint32_t bytes) override;
-  void chunks_completed(int rail, int peer, int count) override;
   void control_arrived(int rail, int peer, std::span<const std::byte> bytes) override;
   void owe_state(Peer& peer);
   void take_goodbye(Peer& peer);
   void send_owed();
+
+  // completions.cpp
+  void chunks_completed(int rail, int peer, int count) override;
 
   std::int64_t now() const { return options_.now_ns ? options_.now_ns() : base::now_ns(); }
 
@@ -291,7 +294,10 @@ class FabricState : public RailEvents {
   RailSpeeds speeds_to(const Peer& peer) const;
   bool is_to_measure(Peer& peer, const Put& put) const;
   void activate(Peer& peer);
+
+  // completions.cpp
   void chunk_done(Peer& peer, const ChunkName& chunk);
+  void observe(const OpenPut& put);
   Observation* observation_of(const OpenPut& put);
   void learn_shares(const Peer& peer, Observation& observed);
   void complete(Peer& peer, OpenPut& put);

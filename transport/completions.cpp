@@ -1,0 +1,75 @@
+// Completions: what each tells of the rails, and puts that are done.
+#include <algorithm>
+
+#include "transport/fabric_state.hpp"
+
+namespace allrail::transport {
+
+void FabricState::chunks_completed(int rail, int peer_rank, int count) {
+  Peer& peer = this->peer(peer_rank);
+  Link& link = peer.links[static_cast<std::size_t>(rail)];
+  RailState& state = rails_[static_cast<std::size_t>(rail)];
+  const std::int64_t now_ns = now();
+  for (int i = 0; i < count && link.in_flight > 0; ++i) {
+    const InFlight& record = link.at(0);
+    link.rate.completed(now_ns, record.posted_ns, record.link_stamp, record.bytes, record.bulk);
+    state.rate.completed(now_ns, record.posted_ns, record.rail_stamp, record.bytes, record.bulk);
+    state.fast.completed(now_ns, record.bytes);
+    if (record.bulk) {
+      state.wire_time.completed(now_ns - record.posted_ns, link.round_trip.round_trip_ns(),
+                                record.bytes);
+    }
+    link.round_trip.completed(now_ns - record.posted_ns, record.rail_was_idle);
+    const ChunkName chunk = record.chunk;
+    link.in_flight_bytes -= record.bytes;
+    link.head = (link.head + 1) % kMaxLinkChunks;
+    --link.in_flight;
+    const OpenPut& put = peer.put(chunk.put);
+    if (put.striped) ahead_since_ns_ = now_ns;
+    if (Observation* observed = observation_of(put)) {
+      const auto at = static_cast<std::size_t>(rail);
+      Part& part = observed->parts[at];
+      part.took_ns = std::max<std::int64_t>(state.busy_ns(now_ns) - observed->busy_ns[at], 1);
+      ++part.chunks;
+    }
+    state.chunk_ended(record.bytes, now_ns);
+    chunk_done(peer, chunk);
+  }
+  link.waiting_since_ns = now_ns;
+  pump_needed_ = true;
+}
+
+void FabricState::chunk_done(Peer& peer, const ChunkName& chunk) {
+  OpenPut& put = peer.put(chunk.put);
+  if (++put.done_chunks < put.cut.count) return;
+  if (Observation* observed = observation_of(put)) learn_shares(peer, *observed);
+  complete(peer, put);
+}
+
+void FabricState::observe(const OpenPut& put) {
+  Observation& observed = observations_[put.order % kObservedPuts] = {put.order, {}, {}};
+  for (std::size_t i = 0; i < rails_.size(); ++i) observed.busy_ns[i] = rails_[i].busy_ns(now_ns_);
+}
+
+/// nullptr: nobody observes it.
+Observation* FabricState::observation_of(const OpenPut& put) {
+  Observation& observed = observations_[put.order % kObservedPuts];
+  return observed.order == put.order ? &observed : nullptr;
+}
+
+void FabricState::learn_shares(const Peer& peer, Observation& observed) {
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    observed.parts[i].usable = peer.links[i].usable();
+    observed.parts[i].bytes_per_second = rails_[i].rate.bytes_per_second();
+  }
+  shares_.completed({observed.parts.data(), peer.links.size()});
+}
+
+void FabricState::complete(Peer& peer, OpenPut& put) {
+  (put.previous != nullptr ? put.previous->next : oldest_) = put.next;
+  (put.next != nullptr ? put.next->previous : newest_) = put.previous;
+  while (peer.head < peer.next && peer.put(peer.head).done_chunks == peer.put(peer.head).cut.count)
+    ++peer.head;
+}
+
+}  // namespace allrail::transport
