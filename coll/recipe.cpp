@@ -49,6 +49,7 @@ class RootedRecipe : public Recipe {
     shape_.receive_offsets = request.receive_offsets;
     shape_.map = roster.map();
     shape_.ports = request.ports;
+    shape_.grouping = roster.grouping(1);
     shape_.switches = roster.switches();
     uniform_ = are_equal(request.bytes);
   }
@@ -172,7 +173,8 @@ class BarrierRecipe final : public Recipe {
     return true;
   }
   schedule::Schedule make(std::uint64_t /*begin*/, std::uint64_t /*bytes*/) const override {
-    return barrier::make_schedule(roster_.map(), ports_, roster_.rank());
+    const schedule::Groups groups{roster_.map(), 1, roster_.grouping(1)};
+    return barrier::make_schedule(groups, ports_, roster_.rank());
   }
   std::uint64_t slot_bytes(std::uint64_t /*slice_bytes*/) const override {
     return barrier::slot_bytes(roster_.nodes(), ports_);

@@ -17,9 +17,9 @@ int rounds(int participants, int ports);
 /// more per round.
 int ports_for(int participants, int most);
 
-/// Over the nodes of the map. Throws std::invalid_argument where `rank` is not one of its ranks or
-/// a step could not count so many ports.
-schedule::Schedule make_schedule(const schedule::NodeMap& map, int ports, int rank);
+/// Over the nodes, one rank of each of which talks to others. Throws std::invalid_argument where
+/// `rank` is not one of the ranks or a step could not count so many ports.
+schedule::Schedule make_schedule(const schedule::Groups& groups, int ports, int rank);
 /// Slot bytes of that schedule.
 std::uint64_t slot_bytes(int nodes, int ports);
 

@@ -2,12 +2,12 @@
 // port; the distances are those of the k-port Bruck allgather in Qian and Afsahi 2008, 5.1.2), with
 // flags inside each node.
 //
-// Ranks of a node raise their flags and the first of them sees them all. In round r it signals the
+// Ranks of a node raise their flags and the one that talks sees them all. In round r it signals the
 // nodes at distances d, 2d, ..., kd with d = (k+1)^r, as far as those are less than n, and awaits
 // the signals from as far behind. A signal says that its sender and all it has heard of, itself and
 // the d - 1 before it, have entered; so after round r a node has heard of (k+1)^(r+1) nodes. Then
-// the first rank raises its flag for the others. A single node needs no first rank: everybody looks
-// at everybody's flag. Steps: ceil(log_{k+1} n). Bytes: one header per signal. Any n.
+// it raises its flag for the others. On a single node nobody talks: everybody looks at everybody's
+// flag. Steps: ceil(log_{k+1} n). Bytes: one header per signal. Any n.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -31,27 +31,26 @@ void for_rounds(int participants, int ports, const Visit& visit) {
   }
 }
 
-/// Between nodes, by the first rank of one: its own header lies at 0 of the slot, and that of every
-/// signal behind it, in the order of the rounds.
-void signal(const schedule::NodeMap& map, int node, int ports, schedule::Schedule& made,
+/// Between nodes, by the rank that talks for one: its own header lies at 0 of the slot, and that of
+/// every signal behind it, in the order of the rounds.
+void signal(const schedule::Groups& groups, int node, int ports, schedule::Schedule& made,
             StepList& steps) {
-  const auto first_rank = [&map](int other) {
-    return map.ranks_of[static_cast<std::size_t>(other)].front();
-  };
+  const int nodes = groups.map.nodes();
   steps.stamp(0);
   std::uint64_t place = kHeaderBytes;
   int round = 0;
-  for_rounds(map.nodes(), ports, [&](int distance, int signals) {
+  for_rounds(nodes, ports, [&](int distance, int signals) {
     steps.enter_round(round++);
     for (int port = 0; port < signals; ++port) {
-      const int to = (node + (port + 1) * distance) % map.nodes();
-      steps.put(static_cast<std::size_t>(port), first_rank(to), Memory::Slot, 0, Memory::Slot,
-                place + static_cast<std::uint64_t>(port) * kHeaderBytes, kHeaderBytes);
+      const int to = (node + (port + 1) * distance) % nodes;
+      steps.put(static_cast<std::size_t>(port), groups.talking_rank(to), Memory::Slot, 0,
+                Memory::Slot, place + static_cast<std::uint64_t>(port) * kHeaderBytes,
+                kHeaderBytes);
     }
     for (int port = 0; port < signals; ++port) {
-      const int from = (node - (port + 1) * distance + map.nodes()) % map.nodes();
-      steps.await(static_cast<std::size_t>(port), first_rank(from), Memory::Slot, place, place,
-                  kHeaderBytes);
+      const int from = (node - (port + 1) * distance + nodes) % nodes;
+      steps.await(static_cast<std::size_t>(port), groups.talking_rank(from), Memory::Slot, place,
+                  place, kHeaderBytes);
       made.header_offsets.push_back(place);
       place += kHeaderBytes;
     }
@@ -80,17 +79,19 @@ int ports_for(int participants, int most) {
   return ports;
 }
 
-schedule::Schedule make_schedule(const schedule::NodeMap& map, int ports, int rank) {
+schedule::Schedule make_schedule(const schedule::Groups& groups, int ports, int rank) {
+  const schedule::NodeMap& map = groups.map;
   check(map, ports, rank);
   const int node = map.node_of[static_cast<std::size_t>(rank)];
   const int me = map.local_rank_of[static_cast<std::size_t>(rank)];
   const int members = map.node_size(node);
+  const int talker = groups.leader(node, 0);
   schedule::Schedule made;
   made.slot_bytes = slot_bytes(map.nodes(), ports);
   made.rounds = rounds(map.nodes(), ports);
   StepList steps(made);
-  const bool looks_at_all = map.nodes() == 1 || me == 0;
-  if (members > 1 && (map.nodes() == 1 || me != 0)) steps.publish(1);
+  const bool looks_at_all = map.nodes() == 1 || me == talker;
+  if (members > 1 && (map.nodes() == 1 || me != talker)) steps.publish(1);
   for (int other = 0; looks_at_all && other < members; ++other) {
     if (other != me) steps.await_local(other, 1);
   }
@@ -98,11 +99,11 @@ schedule::Schedule make_schedule(const schedule::NodeMap& map, int ports, int ra
     made.stages = members > 1 ? 1 : 0;
     return made;
   }
-  if (me == 0) {
-    signal(map, node, ports, made, steps);
+  if (me == talker) {
+    signal(groups, node, ports, made, steps);
     if (members > 1) steps.publish(2);
   } else {
-    steps.await_local(0, 2);
+    steps.await_local(talker, 2);
   }
   made.stages = members > 1 ? 2 : 0;
   return made;

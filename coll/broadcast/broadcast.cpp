@@ -25,7 +25,8 @@ int chain_pieces(std::uint64_t bytes, int /*participants*/) {
 
 constexpr std::array<Algorithm, 6> kAlgorithms{{
     {"binomial", "down a k-port tree of ranks: log steps", Level::Flat, binomial, one_piece},
-    {"chain", "piece by piece from rank to rank", Level::Flat, chain, chain_pieces},
+    {"chain", "piece by piece from rank to rank, node by node", Level::Flat, chain, chain_pieces,
+     Order::NodeByNode},
     {"scatter-allgather", "every rank gets a piece, then pieces go around a ring", Level::Flat,
      scatter_allgather, piece_per_participant},
     {"smp-binomial", "down a k-port tree of nodes: log steps", Level::Smp, binomial, one_piece},
@@ -71,7 +72,9 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
   const bool holds = mine == participant_of(shape, level, root);
   schedule::Contents contents;
   contents.level = level;
-  contents.order = schedule::order_from(participant_of(shape, level, root), count);
+  contents.order = algorithm.order == Order::NodeByNode
+                       ? schedule::ranks_node_by_node(shape, root)
+                       : schedule::order_from(participant_of(shape, level, root), count);
   contents.region_bytes = pieces_of(algorithm, shape, root);
   std::uint64_t offset = 0;
   const int pieces = static_cast<int>(contents.region_bytes.size());

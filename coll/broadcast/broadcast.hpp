@@ -9,6 +9,12 @@
 // The broadcast algorithms and the table that names them.
 namespace allrail::coll::broadcast {
 
+/// How the participants follow each other behind the root's.
+enum class Order : std::uint8_t {
+  AsNumbered,
+  NodeByNode,  // of ranks: a node is entered once, at the rank that is nearest to its rails
+};
+
 struct Algorithm {
   std::string_view name;
   std::string_view description;
@@ -17,6 +23,7 @@ struct Algorithm {
   schedule::Exchange (*exchange)(int participants, int me, int ports, int pieces);
   // Into how many pieces so many bytes are cut.
   int (*pieces)(std::uint64_t bytes, int participants);
+  Order order = Order::AsNumbered;
 };
 
 std::span<const Algorithm> algorithms();

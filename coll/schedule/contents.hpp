@@ -38,12 +38,16 @@ struct Contents {
   std::uint64_t kept_bytes = 0;
 };
 
-/// The participant that `rank` belongs to, and its ranks: the first one talks to the others.
+/// The participant that `rank` belongs to, its ranks, and the one of them that talks to others.
 int participant_of(const Shape& shape, Level level, int rank);
 std::vector<int> ranks_of(const Shape& shape, Level level, int participant);
+int talking_rank_of(const Shape& shape, Level level, int participant);
 int participants(const Shape& shape, Level level);
 /// All participants, `first` at place 0, the others behind it as they follow each other.
 std::vector<int> order_from(int first, int participants);
+/// All ranks, `first` at place 0, node behind node, and on every other node the rank that talks
+/// for it, which is the one nearest to the rails, before the others.
+std::vector<int> ranks_node_by_node(const Shape& shape, int first);
 int place_of(const std::vector<int>& order, int participant);
 
 /// From the exchange of my participant's place to the schedule of `rank`: ranks fill the regions

@@ -22,7 +22,9 @@ class ContentsLowering {
         shape_(shape),
         rank_(rank),
         members_(ranks_of(shape, contents.level, participant_of(shape, contents.level, rank))),
-        talks_(members_.front() == rank),
+        talker_(
+            talking_rank_of(shape, contents.level, participant_of(shape, contents.level, rank))),
+        talks_(talker_ == rank),
         regions_(contents.region_bytes, Placement::Absolute),
         arrival_of_(contents.region_bytes.size(), kNever),
         steps_(schedule_) {
@@ -80,10 +82,8 @@ class ContentsLowering {
     return part + regions_.offset(0, number);
   }
   int talking_rank(int place) const {
-    const int participant = contents_.order[static_cast<std::size_t>(place)];
-    return contents_.level == Level::Smp
-               ? shape_.map.ranks_of[static_cast<std::size_t>(participant)].front()
-               : participant;
+    return talking_rank_of(shape_, contents_.level,
+                           contents_.order[static_cast<std::size_t>(place)]);
   }
   int local(int rank) const { return shape_.map.local_rank_of[static_cast<std::size_t>(rank)]; }
 
@@ -93,8 +93,7 @@ class ContentsLowering {
       if (part.rank != rank_) continue;
       gave = true;
       steps_.copy(Memory::Send, part.user_offset, Memory::Slot,
-                  region(members_.front(), part.region) + kHeaderBytes + part.region_offset,
-                  part.bytes);
+                  region(talker_, part.region) + kHeaderBytes + part.region_offset, part.bytes);
     }
     if (gave && !alone()) steps_.publish(1);
   }
@@ -174,10 +173,9 @@ class ContentsLowering {
         }
       } else if (!talks_ && when > seen_) {
         seen_ = when;
-        steps_.await_local(local(members_.front()), static_cast<std::uint32_t>(when) + 1);
+        steps_.await_local(local(talker_), static_cast<std::uint32_t>(when) + 1);
       }
-      steps_.copy(Memory::Slot,
-                  region(members_.front(), part.region) + kHeaderBytes + part.region_offset,
+      steps_.copy(Memory::Slot, region(talker_, part.region) + kHeaderBytes + part.region_offset,
                   Memory::Receive, part.user_offset, part.bytes);
     }
   }
@@ -192,6 +190,7 @@ class ContentsLowering {
   const Shape& shape_;
   const int rank_;
   const std::vector<int> members_;  // the ranks of my participant
+  const int talker_;                // the one of them that talks to other participants
   const bool talks_;
   const Regions regions_;
   std::vector<std::size_t> arrival_of_;  // by region
@@ -220,6 +219,10 @@ std::vector<int> ranks_of(const Shape& shape, Level level, int participant) {
                              : std::vector<int>{participant};
 }
 
+int talking_rank_of(const Shape& shape, Level level, int participant) {
+  return level == Level::Smp ? shape.talking_rank(participant) : participant;
+}
+
 int participants(const Shape& shape, Level level) {
   return level == Level::Smp ? shape.map.nodes() : shape.ranks();
 }
@@ -228,6 +231,20 @@ std::vector<int> order_from(int first, int participants) {
   std::vector<int> order;
   order.reserve(static_cast<std::size_t>(participants));
   for (int i = 0; i < participants; ++i) order.push_back((first + i) % participants);
+  return order;
+}
+
+std::vector<int> ranks_node_by_node(const Shape& shape, int first) {
+  const int first_node = shape.map.node_of[static_cast<std::size_t>(first)];
+  std::vector<int> order;
+  order.reserve(shape.map.node_of.size());
+  for (const int node : order_from(first_node, shape.map.nodes())) {
+    const int entered = node == first_node ? first : shape.talking_rank(node);
+    order.push_back(entered);
+    for (const int rank : shape.map.ranks_of[static_cast<std::size_t>(node)]) {
+      if (rank != entered) order.push_back(rank);
+    }
+  }
   return order;
 }
 

@@ -74,41 +74,41 @@ std::vector<int> numbers_of(std::span<const std::string> names) {
   return numbers;
 }
 
-int Shape::lanes() const {
+int Groups::lanes() const {
   if (map.nodes() == 1) return 1;
   return grouping ? grouping->lanes
                   : std::clamp(leaders, 1, std::min(map.largest_node, kMostLanes));
 }
 
-int Shape::leader(int node, int lane) const {
+int Groups::leader(int node, int lane) const {
   if (grouping && map.nodes() > 1) return grouping->leaders[node * grouping->lanes + lane];
   return static_cast<int>(static_cast<long long>(lane) * map.node_size(node) / lanes());
 }
 
-int Shape::lane_of(int rank) const {
+int Groups::lane_of(int rank) const {
   if (grouping && map.nodes() > 1) return grouping->lane_of[rank];
   // The largest lane whose first local rank, floor(lane * size / lanes), is not above this one.
   const long long size = map.node_size(map.node_of[rank]);
   return static_cast<int>(((map.local_rank_of[rank] + 1LL) * lanes() - 1) / size);
 }
 
-GroupTable::GroupTable(const Shape& shape) : lanes_(static_cast<std::size_t>(shape.lanes())) {
-  const auto nodes = static_cast<std::size_t>(shape.map.nodes());
+GroupTable::GroupTable(const Groups& groups) : lanes_(static_cast<std::size_t>(groups.lanes())) {
+  const auto nodes = static_cast<std::size_t>(groups.map.nodes());
   const auto group_of = [&](int rank) {
-    return static_cast<std::size_t>(shape.map.node_of[rank]) * lanes_ +
-           static_cast<std::size_t>(shape.lane_of(rank));
+    return static_cast<std::size_t>(groups.map.node_of[rank]) * lanes_ +
+           static_cast<std::size_t>(groups.lane_of(rank));
   };
   // Counted one place too far, so that filling in moves every start to where it belongs.
   starts_.assign(nodes * lanes_ + 2, 0);
-  for (int rank = 0; rank < shape.ranks(); ++rank) ++starts_[group_of(rank) + 2];
+  for (int rank = 0; rank < groups.ranks(); ++rank) ++starts_[group_of(rank) + 2];
   for (std::size_t group = 2; group < starts_.size(); ++group) starts_[group] += starts_[group - 1];
-  ranks_.resize(shape.map.node_of.size());
-  for (int rank = 0; rank < shape.ranks(); ++rank) ranks_[starts_[group_of(rank) + 1]++] = rank;
+  ranks_.resize(groups.map.node_of.size());
+  for (int rank = 0; rank < groups.ranks(); ++rank) ranks_[starts_[group_of(rank) + 1]++] = rank;
 }
 
 namespace {
 
-void check_grouping(const Shape& shape) {
+void check_grouping(const Groups& shape) {
   const Grouping& grouping = *shape.grouping;
   const auto lanes = static_cast<std::size_t>(grouping.lanes);
   const auto nodes = static_cast<std::size_t>(shape.map.nodes());
@@ -171,7 +171,11 @@ void check_shape(const Shape& shape, int rank) {
 }
 
 Shape packed_shape(NodeMap map, std::vector<std::uint64_t> bytes, int ports, int leaders) {
-  Shape shape{std::move(bytes), {}, std::move(map), ports, leaders};
+  Shape shape;
+  shape.map = std::move(map);
+  shape.leaders = leaders;
+  shape.bytes = std::move(bytes);
+  shape.ports = ports;
   shape.receive_offsets.reserve(shape.bytes.size());
   std::uint64_t offset = 0;
   for (const std::uint64_t block : shape.bytes) {

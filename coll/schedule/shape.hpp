@@ -51,33 +51,39 @@ struct Switches {
 /// Numbers from 0, in the order in which the names are first met.
 std::vector<int> numbers_of(std::span<const std::string> names);
 
-struct Shape {
-  std::vector<std::uint64_t> bytes;            // bytes of every rank's block
-  std::vector<std::uint64_t> receive_offsets;  // where every rank's block goes in my receive buffer
+/// Ranks on nodes, and who of them leads whom.
+struct Groups {
   NodeMap map;
-  int ports = 1;    // k of the k-port model
   int leaders = 1;  // asked for; see lanes()
   // Null: the ranks of a node are cut into contiguous groups whose sizes differ by at most one, and
   // the first rank of a group leads it.
   std::shared_ptr<const Grouping> grouping{};
-  // Lanes begin at multiples of this in the slot; 0: they follow each other.
-  std::uint64_t lane_bytes = 0;
-  // Null: nothing is known of them, and algorithms that go by switches take their flat form.
-  std::shared_ptr<const Switches> switches{};
 
   int ranks() const { return map.ranks(); }
   /// Leaders per node, the same on all nodes: never more than the largest node has ranks.
   int lanes() const;
   /// The local rank that leads `lane` on `node`.
   int leader(int node, int lane) const;
+  /// The rank that talks to other nodes where one does for all: it leads the first lane.
+  int talking_rank(int node) const { return map.ranks_of[node][leader(node, 0)]; }
   /// The lane of the group that a rank is in.
   int lane_of(int rank) const;
+};
+
+struct Shape : Groups {
+  std::vector<std::uint64_t> bytes;            // bytes of every rank's block
+  std::vector<std::uint64_t> receive_offsets;  // where every rank's block goes in my receive buffer
+  int ports = 1;                               // k of the k-port model
+  // Lanes begin at multiples of this in the slot; 0: they follow each other.
+  std::uint64_t lane_bytes = 0;
+  // Null: nothing is known of them, and algorithms that go by switches take their flat form.
+  std::shared_ptr<const Switches> switches{};
 };
 
 /// The ranks of all groups, for as long as a schedule is made.
 class GroupTable {
  public:
-  explicit GroupTable(const Shape& shape);
+  explicit GroupTable(const Groups& groups);
   /// In rank order.
   std::span<const int> ranks(int node, int lane) const {
     const auto group = static_cast<std::size_t>(node) * lanes_ + static_cast<std::size_t>(lane);

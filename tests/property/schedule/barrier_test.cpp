@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <utility>
@@ -27,10 +28,22 @@ NodeMap random_map(int nodes, int most_per_node, std::mt19937_64& random) {
   return NodeMap(node_of);
 }
 
+/// Of nodes on which any rank may be the one that talks.
+Shape random_shape(int nodes, int most_per_node, int ports, std::mt19937_64& random) {
+  Shape shape = uniform_shape(random_map(nodes, most_per_node, random), 0, ports, 1);
+  auto grouping = std::make_shared<Grouping>();
+  grouping->lane_of.assign(shape.map.node_of.size(), 0);
+  for (const auto& ranks : shape.map.ranks_of) {
+    grouping->leaders.push_back(static_cast<int>(random() % ranks.size()));
+  }
+  shape.grouping = std::move(grouping);
+  return shape;
+}
+
 std::vector<Schedule> schedules_of(const Shape& shape) {
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < shape.ranks(); ++rank) {
-    schedules.push_back(coll::barrier::make_schedule(shape.map, shape.ports, rank));
+    schedules.push_back(coll::barrier::make_schedule(shape, shape.ports, rank));
   }
   return schedules;
 }
@@ -87,7 +100,7 @@ TEST(Barrier, NobodyLeavesBeforeEverybodyHasEntered) {
     for (int ports = 1; ports <= 8; ++ports) {
       if (!sample.takes_next()) continue;
       std::mt19937_64 random(static_cast<std::uint64_t>(nodes * 100 + ports));
-      const Shape shape = uniform_shape(random_map(nodes, 3, random), 0, ports, 1);
+      const Shape shape = random_shape(nodes, 3, ports, random);
       const auto schedules = schedules_of(shape);
       for (int outside = 0; outside < shape.ranks(); ++outside) {
         if (shape.ranks() == 1) continue;
@@ -104,7 +117,7 @@ TEST(Barrier, IsAValidScheduleInSequences) {
     std::mt19937_64 random(seed);
     const int nodes = 1 + static_cast<int>(random() % 9);
     const int ports = 1 + static_cast<int>(random() % 4);
-    const Shape shape = uniform_shape(random_map(nodes, 4, random), 0, ports, 1);
+    const Shape shape = random_shape(nodes, 4, ports, random);
     std::vector<ReplayCall> calls;
     for (int call = 0; call < 4; ++call) calls.emplace_back(shape, schedules_of(shape));
     const auto violations = replay(calls, {seed, 1 + static_cast<int>(random() % 3), true});
@@ -226,7 +239,7 @@ TEST(Barrier, TakesLogRoundsOfOneHeaderPerSignal) {
       EXPECT_EQ(coll::barrier::rounds(nodes, ports), expected);
       std::vector<int> node_of;
       for (int node = 0; node < nodes; ++node) node_of.push_back(node);
-      const Schedule schedule = coll::barrier::make_schedule(NodeMap(node_of), ports, 0);
+      const Schedule schedule = coll::barrier::make_schedule({NodeMap(node_of)}, ports, 0);
       std::vector<int> puts(static_cast<std::size_t>(expected), 0);
       for (const Step& step : schedule.steps) {
         if (step.kind != StepKind::Put) continue;
@@ -239,13 +252,13 @@ TEST(Barrier, TakesLogRoundsOfOneHeaderPerSignal) {
 }
 
 TEST(Barrier, RefusesARankOrPortsThatDoNotFit) {
-  const NodeMap map({0, 1, 1});
-  EXPECT_NO_THROW((void)coll::barrier::make_schedule(map, kLargestPorts, 2));
+  const Groups groups{NodeMap({0, 1, 1})};
+  EXPECT_NO_THROW((void)coll::barrier::make_schedule(groups, kLargestPorts, 2));
   for (const int rank : {-1, 3}) {
-    EXPECT_THROW((void)coll::barrier::make_schedule(map, 1, rank), std::invalid_argument);
+    EXPECT_THROW((void)coll::barrier::make_schedule(groups, 1, rank), std::invalid_argument);
   }
   for (const int ports : {0, kLargestPorts + 1}) {
-    EXPECT_THROW((void)coll::barrier::make_schedule(map, ports, 0), std::invalid_argument);
+    EXPECT_THROW((void)coll::barrier::make_schedule(groups, ports, 0), std::invalid_argument);
   }
 }
 

@@ -58,10 +58,60 @@ TEST(RootedReplay, SampledUpTo64Ranks) {
       const int root = generator.number(0, ranks - 1);
       Shape shape = random_shape(generator, std::move(map), ports, 1, 24);
       shape.switches = random_switches(generator, shape.map.nodes());
+      if (generator.number(0, 1) == 0) {
+        shape.grouping = random_grouping(generator, shape.map, generator.number(1, 3));
+      }
       for (const RootedCall& call : rooted_calls(shape, root)) {
         expect_right(call, root, seed);
         if (HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+/// Goglin and Moreaud 2011: what comes from other nodes comes to the rank that is near the rails,
+/// whatever the root.
+TEST(RootedReplay, TheLeaderOfANodeTalksForIt) {
+  for (std::uint64_t seed = 1; seed <= 60; seed += kOneOf) {
+    Generator generator(seed);
+    Shape shape = uniform_shape(random_map(generator, generator.number(2, 16)), 40, 2, 1);
+    shape.grouping = random_grouping(generator, shape.map, 1);
+    const int root = generator.number(0, shape.ranks() - 1);
+    for (const RootedCall& tested : rooted_calls(shape, root)) {
+      const bool is_over_nodes = tested.name.find("smp-") != std::string::npos ||
+                                 tested.name.find("topology") != std::string::npos;
+      for (int rank = 0; is_over_nodes && rank < shape.ranks(); ++rank) {
+        for (const Step& step : tested.call.schedules[rank].steps) {
+          if (step.kind != StepKind::Put) continue;
+          const int node = shape.map.node_of[step.peer];
+          EXPECT_EQ(step.peer, shape.talking_rank(node)) << tested.name << ", seed " << seed;
+          EXPECT_EQ(rank, shape.talking_rank(shape.map.node_of[rank])) << tested.name;
+        }
+      }
+    }
+  }
+}
+
+/// Goglin and Moreaud 2011: the chain goes through a node at once, and comes in at its leader.
+TEST(RootedReplay, AChainEntersEveryNodeOnceAtItsLeader) {
+  for (std::uint64_t seed = 1; seed <= 200; seed += kOneOf) {
+    Generator generator(seed);
+    Shape shape = uniform_shape(random_map(generator, generator.number(1, 16)), 40, 1, 1);
+    if (generator.number(0, 3) > 0) shape.grouping = random_grouping(generator, shape.map, 1);
+    const int root = generator.number(0, shape.ranks() - 1);
+    const RootedCall tested =
+        make_broadcast(*coll::broadcast::find_algorithm("chain"), shape, root);
+    std::vector<int> entered(shape.map.nodes());
+    for (int rank = 0; rank < shape.ranks(); ++rank) {
+      for (const Step& step : tested.call.schedules[rank].steps) {
+        const int node = shape.map.node_of[step.peer];
+        if (step.kind != StepKind::Put || node == shape.map.node_of[rank]) continue;
+        EXPECT_EQ(step.peer, shape.talking_rank(node)) << "seed " << seed;
+        ++entered[node];
+      }
+    }
+    for (int node = 0; node < shape.map.nodes(); ++node) {
+      EXPECT_EQ(entered[node], node == shape.map.node_of[root] ? 0 : 1) << "seed " << seed;
     }
   }
 }
@@ -72,7 +122,8 @@ TEST(RootedReplay, ABroadcastInManyPieces) {
     NodeMap map = random_map(generator, generator.number(2, 7));
     const int root = generator.number(0, map.ranks() - 1);
     const auto bytes = static_cast<std::uint64_t>(generator.number(30'000, 100'000));
-    const Shape shape = uniform_shape(std::move(map), bytes, generator.number(1, 3), 1);
+    Shape shape = uniform_shape(std::move(map), bytes, generator.number(1, 3), 1);
+    if (generator.number(0, 1) == 0) shape.grouping = random_grouping(generator, shape.map, 1);
     for (const auto& algorithm : coll::broadcast::algorithms()) {
       expect_right(make_broadcast(algorithm, shape, root), root, seed);
       if (HasFatalFailure()) return;
