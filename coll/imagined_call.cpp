@@ -46,6 +46,7 @@ schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape
                                  bool is_straight) {
   schedule::PairShape pairs;
   pairs.map = shape.map;
+  pairs.leaders = call.leaders;
   pairs.ports = call.ports;
   pairs.uniform_bytes = call.bytes;
   pairs.send_offsets = pairs.receive_offsets = shape.receive_offsets;
@@ -99,6 +100,24 @@ schedule::Schedule ImaginedSchedules::of(int rank) const {
                            rank);
 }
 
+namespace {
+
+/// Puts the leaders that are asked for in the place of the node's ranks, with what each of the
+/// largest group does for its leader; returns how many ranks that group has.
+std::uint64_t divide_among_leaders(LeadersOnly& reduced, int ranks_per_node) {
+  const int leaders =
+      std::clamp(reduced.call.leaders, 1, std::min(ranks_per_node, schedule::kMostLanes));
+  const int group = (ranks_per_node + leaders - 1) / leaders;
+  schedule::NodePhase& phase = reduced.phase;
+  phase.give_share = 1.0 / group;
+  phase.give_ranks = phase.keep_ranks = phase.take_ranks = group;
+  phase.flags_before_puts = group - 1;
+  reduced.ranks_per_node = leaders;
+  return static_cast<std::uint64_t>(group);
+}
+
+}  // namespace
+
 LeadersOnly leaders_only(const ImaginedCall& call, int ranks_per_node) {
   const auto size = static_cast<std::uint64_t>(ranks_per_node);
   LeadersOnly reduced{call, 1, {}};
@@ -124,25 +143,19 @@ LeadersOnly leaders_only(const ImaginedCall& call, int ranks_per_node) {
       phase.take_ranks = ranks_per_node;
       phase.flags_before_puts = root_talks ? 0 : 1;
       break;
-    case Operation::Alltoall:
-      phase.give_share = phase.take_share = share;
-      phase.give_ranks = phase.keep_ranks = phase.take_ranks = ranks_per_node;
-      phase.keep_share = 2 * share;  // by the slot, except for what a rank has for itself
-      phase.flags_before_puts = ranks_per_node - 1;
-      reduced.call.bytes = call.bytes * size * size;
-      break;
-    default: {
-      const int leaders =
-          std::clamp(call.leaders, 1, std::min(ranks_per_node, schedule::kMostLanes));
-      const auto group =
-          (size + static_cast<std::uint64_t>(leaders) - 1) / static_cast<std::uint64_t>(leaders);
-      phase.give_share = 1.0 / static_cast<double>(group);
-      phase.give_ranks = phase.keep_ranks = phase.take_ranks = static_cast<double>(group);
-      phase.flags_before_puts = static_cast<double>(group) - 1;
-      reduced.call.bytes = call.bytes * group;
-      reduced.ranks_per_node = leaders;
+    case Operation::Alltoall: {
+      const std::uint64_t group = divide_among_leaders(reduced, ranks_per_node);
+      // What a rank has for another node is all of that node's ranks'.
+      reduced.call.bytes =
+          call.bytes * group * size / static_cast<std::uint64_t>(reduced.ranks_per_node);
+      phase.take_share = phase.give_share;
+      // By the slot, except for what a rank has for itself.
+      phase.keep_share = 2 * phase.give_share;
       break;
     }
+    default:
+      reduced.call.bytes = call.bytes * divide_among_leaders(reduced, ranks_per_node);
+      break;
   }
   reduced.call.root = call.root / ranks_per_node * reduced.ranks_per_node;
   return reduced;

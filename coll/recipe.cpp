@@ -112,6 +112,8 @@ class AlltoallRecipe final : public Recipe {
         algorithm_(algorithm_named(request, alltoall::algorithms())),
         row_(static_cast<std::uint32_t>(&algorithm_ - alltoall::algorithms().data())) {
     shape_.map = roster.map();
+    shape_.leaders = request.leaders;
+    shape_.grouping = roster.grouping(request.leaders);
     shape_.ports = request.ports;
     shape_.uniform_bytes = request.bytes.front();
     shape_.matrix = request.matrix;
@@ -270,6 +272,11 @@ const char* collective_name(Operation operation) noexcept {
       break;
   }
   return "allgather";
+}
+
+bool has_lanes(Operation operation) noexcept {
+  const std::string_view collective = collective_name(operation);
+  return collective == "allgather" || collective == "alltoall";
 }
 
 }  // namespace allrail::coll

@@ -68,6 +68,8 @@ std::vector<std::string_view> algorithm_names(Operation operation);
 const char* collective_name(Operation operation) noexcept;
 /// The other way round; an allgather for an unknown name.
 Operation operation_of(std::string_view collective) noexcept;
+/// Whether several ranks of a node may talk for it. Of the other collectives one does.
+bool has_lanes(Operation operation) noexcept;
 
 /// The name in that row of the collective's table; a row that another rank named may not exist.
 std::string_view algorithm_name(Operation operation, std::uint32_t row) noexcept;

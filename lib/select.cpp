@@ -24,6 +24,17 @@ coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64
   return facts;
 }
 
+/// Ports and leaders that the settings, or the call before them, ask for.
+void apply_numbers(const Options& settings, const CallOptions& call,
+                   const coll::SelectionFacts& facts, coll::Selection& selection) {
+  if (settings.ports > 0) selection.ports = settings.ports;
+  if (call.ports > 0) selection.ports = call.ports;
+  if (settings.leaders > 0) selection.leaders = settings.leaders;
+  if (call.leaders > 0) selection.leaders = call.leaders;
+  selection.leaders =
+      std::clamp(selection.leaders, 1, std::min(facts.largest_node, schedule::kMostLanes));
+}
+
 }  // namespace
 
 coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
@@ -49,9 +60,8 @@ coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster&
     selection.reason += "; no two leaf switches are known, so it is as smp-";
     selection.reason += selection.algorithm == "topology" ? "binomial" : "direct";
   }
-  if (settings.ports > 0) selection.ports = settings.ports;
-  if (call.ports > 0) selection.ports = call.ports;
-  selection.leaders = 1;
+  apply_numbers(settings, call, facts, selection);
+  if (!coll::has_lanes(operation)) selection.leaders = 1;
   return selection;
 }
 
@@ -78,12 +88,7 @@ coll::Selection select_for(const coll::Roster& roster, int rails, const Options&
     selection.algorithm = coll::allgather::same_over_nodes(*named)->name;
     selection.reason += fmt::format("; {} over nodes, since a node shares the result", named->name);
   }
-  if (settings.ports > 0) selection.ports = settings.ports;
-  if (call.ports > 0) selection.ports = call.ports;
-  if (settings.leaders > 0) selection.leaders = settings.leaders;
-  if (call.leaders > 0) selection.leaders = call.leaders;
-  selection.leaders =
-      std::clamp(selection.leaders, 1, std::min(facts.largest_node, schedule::kMostLanes));
+  apply_numbers(settings, call, facts, selection);
   if (coll::is_node_shared(memory)) selection.leaders = 1;
   return selection;
 }

@@ -118,8 +118,9 @@ class Reader {
     rule.algorithm = read_algorithm(required(value, "a rule", "algorithm"), collective);
     rule.ports = read_count(value, "ports", kMostPorts);
     rule.leaders = read_count(value, "leaders", kMostLeaders);
-    if (rule.leaders > 0 && collective != "allgather") {
-      fail(*value.find("leaders"), "a rule of {} has 'leaders'; only allgathers have more than one",
+    if (rule.leaders > 0 && !coll::has_lanes(coll::operation_of(collective))) {
+      fail(*value.find("leaders"),
+           "a rule of {} has 'leaders'; only allgathers and alltoalls have more than one",
            collective);
     }
     rule.origin = fmt::format("{}:{}", origin_.file, value.line);

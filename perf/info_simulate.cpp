@@ -198,7 +198,7 @@ void add_simulate(CLI::App& app, SimulationQuestion& question) {
   simulate->add_option("--algorithm", question.algorithm, "names with commas, or all");
   simulate->add_option("--ports", question.ports, "peers that a step sends to at once")
       ->check(CLI::Range(1, 64));
-  simulate->add_option("--leaders", question.leaders, "per node, of an allgather")
+  simulate->add_option("--leaders", question.leaders, "per node, of an allgather or alltoall")
       ->check(CLI::Range(1, 64));
   simulate->add_flag("--json", question.json, "print JSON");
   add_model(*simulate, question.model);

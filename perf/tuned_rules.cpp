@@ -59,7 +59,8 @@ Json rule_of(const TunedCollective& collective, const TunedRange& range, const L
   rule["rails"] = layout.rails;
   rule["algorithm"] = candidate.algorithm;
   rule["ports"] = candidate.ports;
-  if (leaders && collective.name == "allgather") rule["leaders"] = *leaders;
+  const bool has_lanes = collective.name == "allgather" || collective.name == "alltoall";
+  if (leaders && has_lanes) rule["leaders"] = *leaders;
   rule["comment"] = times_text(candidate, range, collective.sizes);
   return rule;
 }

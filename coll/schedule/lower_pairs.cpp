@@ -3,96 +3,24 @@
 #include <stdexcept>
 #include <utility>
 
+#include "coll/schedule/pair_regions.hpp"
 #include "coll/schedule/pairs.hpp"
 #include "coll/schedule/step_list.hpp"
 
-// The slot memory of a participant: a region for every transfer that it awaits, in order, then one
-// for every transfer that it puts, then what its own ranks have for each other. A sender so needs
-// nothing but the awaits of its peer to know where to put.
-//
-// A flag at stage 1 says "all that I give is in the slot". The flag of the rank that talks at stage
-// s > 1 says "what I awaited in the first s - 1 transfers is in the slot".
+// A flag at stage 1 says "all that I give is in the slot". The flag of a rank that leads a lane, at
+// `s` stages beyond where the lane begins, says "what I awaited in its first s transfers is in the
+// slot".
 namespace allrail::schedule {
 namespace {
 
-/// The bytes of blocks between participants.
-class Blocks {
- public:
-  Blocks(const PairShape& shape, Level level) : shape_(shape), level_(level) {}
-
-  int count() const { return level_ == Level::Smp ? shape_.map.nodes() : shape_.map.ranks(); }
-  std::vector<int> ranks(int participant) const {
-    return level_ == Level::Smp ? shape_.map.ranks_of[participant] : std::vector<int>{participant};
-  }
-  std::uint64_t bytes(const PairBlock& block) const {
-    std::uint64_t sum = 0;
-    for_pairs(block, [&](int, int, std::uint64_t bytes) { sum += bytes; });
-    return sum;
-  }
-  std::uint64_t region_bytes(const PairTransfer& transfer) const {
-    return kHeaderBytes + payload(transfer);
-  }
-  std::uint64_t padded(const PairTransfer& transfer) const {
-    return (region_bytes(transfer) + kHeaderBytes - 1) / kHeaderBytes * kHeaderBytes;
-  }
-  /// visit(from, to, bytes) for the pairs of ranks of a block, in the order of its memory.
-  template <class Visit>
-  void for_pairs(const PairBlock& block, const Visit& visit) const {
-    for (const int to : ranks(block.to)) {
-      for (const int from : ranks(block.from)) visit(from, to, shape_.bytes(from, to));
-    }
-  }
-
- private:
-  std::uint64_t payload(const PairTransfer& transfer) const {
-    std::uint64_t sum = 0;
-    for (const PairBlock& block : transfer.blocks) sum += bytes(block);
-    return sum;
-  }
-
-  const PairShape& shape_;
-  const Level level_;
+/// A lane of my participant.
+struct PairLane {
+  PairLayout layout;
+  std::uint64_t part = 0;         // where its part of the slot begins
+  int leader = 0;                 // the local rank that talks
+  std::uint32_t first_stage = 1;  // of the leader's flag, before anything has arrived
+  std::size_t taken = 0;          // transfers
 };
-
-/// The puts, or the awaits, of all rounds, one after the other.
-std::vector<const PairTransfer*> transfers_of(const PairExchange& exchange,
-                                              std::vector<PairTransfer> PairRound::*direction) {
-  std::vector<const PairTransfer*> transfers;
-  for (const PairRound& round : exchange.rounds) {
-    for (const PairTransfer& transfer : round.*direction) transfers.push_back(&transfer);
-  }
-  return transfers;
-}
-
-/// Where the regions of a participant lie, counted from the start of its part of the slot.
-struct Layout {
-  std::vector<std::uint64_t> awaited;  // by await
-  std::vector<std::uint64_t> sent;     // by put
-  std::uint64_t own = 0;
-  std::uint64_t end = 0;
-};
-
-Layout lay_out(const PairExchange& exchange, const Blocks& blocks, int participant) {
-  Layout layout;
-  for (const PairTransfer* await : transfers_of(exchange, &PairRound::awaits)) {
-    layout.awaited.push_back(layout.end);
-    layout.end += blocks.padded(*await);
-  }
-  for (const PairTransfer* put : transfers_of(exchange, &PairRound::puts)) {
-    layout.sent.push_back(layout.end);
-    layout.end += blocks.padded(*put);
-  }
-  layout.own = layout.end;
-  layout.end += blocks.padded({participant, {{participant, participant}}});
-  return layout;
-}
-
-/// Whether the regions of all participants lie alike: their exchanges do by the rules of PairRound,
-/// so that it is a matter of sizes.
-bool are_alike(const PairShape& shape, Level level) {
-  return shape.matrix.empty() &&
-         (level == Level::Flat || shape.map.smallest_node == shape.map.largest_node);
-}
 
 class PairsLowering {
  public:
@@ -101,73 +29,92 @@ class PairsLowering {
         shape_(shape),
         level_(level),
         rank_(rank),
+        local_(shape.map.local_rank_of[rank]),
         me_(level == Level::Smp ? shape.map.node_of[rank] : rank),
         blocks_(shape, level),
         members_(blocks_.ranks(me_)),
-        talks_(members_.front() == rank),
         exchange_(exchange(blocks_.count(), me_, shape.ports)),
         awaits_(transfers_of(exchange_, &PairRound::awaits)),
-        part_bytes_(
-            level == Level::Smp || shape.without_places ? 0 : largest_part(exchange, shape, level)),
-        layout_(lay_out(exchange_, blocks_, me_)),
-        steps_(schedule_) {}
-
-  static std::uint64_t largest_part(PairExchangeFunction exchange, const PairShape& shape,
-                                    Level level) {
-    const Blocks blocks(shape, level);
-    std::uint64_t largest = 0;
-    const int unlike = are_alike(shape, level) ? 1 : blocks.count();
-    for (int participant = 0; participant < unlike; ++participant) {
-      const auto one = exchange(blocks.count(), participant, shape.ports);
-      largest = std::max(largest, lay_out(one, blocks, participant).end);
+        part_bytes_((level == Level::Smp && shape.lanes() == 1) || shape.without_places
+                        ? 0
+                        : largest_part(exchange, shape, level)),
+        has_given_(members_.size(), false),
+        steps_(schedule_) {
+    std::vector<std::uint32_t> stages(members_.size(), 1);  // of the flags, so far
+    for (int lane = 0; lane < pair_lanes(shape, level); ++lane) {
+      PairLane made{lay_out(exchange_, blocks_, me_, lane), part(rank, lane), leader(me_, lane)};
+      if (level == Level::Smp) {
+        std::uint32_t& stage = stages[static_cast<std::size_t>(made.leader)];
+        made.first_stage = stage;
+        stage += static_cast<std::uint32_t>(awaits_.size());
+        last_stage_ = std::max(last_stage_, stage);
+      }
+      lanes_.push_back(std::move(made));
     }
-    return largest;
   }
 
   Schedule run() {
     give();
-    if (talks_) {
-      talk();
-    } else {
-      keep();
-      take_own();
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      if (lanes_[lane].leader == local_) talk(static_cast<int>(lane));
     }
-    take_arrived(arrivals());
-    schedule_.slot_bytes = level_ == Level::Smp
-                               ? layout_.end
-                               : part_bytes_ * static_cast<std::uint64_t>(
-                                                   shape_.map.node_size(shape_.map.node_of[rank_]));
-    schedule_.stages = alone() ? 0 : static_cast<std::uint32_t>(arrivals()) + 1;
+    keep();
+    for (std::size_t number = 0; number < awaits_.size(); ++number) {
+      for (std::size_t lane = 0; lane < lanes_.size(); ++lane) take_arrived(lane, number + 1);
+    }
+    const auto led = std::ranges::find(lanes_, local_, &PairLane::leader);
+    if (led != lanes_.end()) schedule_.lane = static_cast<int>(led - lanes_.begin());
+    schedule_.slot_bytes = slot_bytes();
+    schedule_.stages = alone() ? 0 : last_stage_;
     schedule_.rounds = static_cast<int>(exchange_.rounds.size());
     return std::move(schedule_);
   }
 
  private:
   bool alone() const { return members_.size() == 1; }
-  std::size_t arrivals() const { return layout_.awaited.size(); }
-  std::uint64_t part(int rank) const {
-    return part_bytes_ * static_cast<std::uint64_t>(shape_.map.local_rank_of[rank]);
+  int leader(int participant, int lane) const {
+    return level_ == Level::Smp ? shape_.leader(participant, lane)
+                                : shape_.map.local_rank_of[participant];
   }
-  std::uint64_t my_part() const { return part(members_.front()); }
-  int talking_rank(int participant) const { return blocks_.ranks(participant).front(); }
+  int talking_rank(int participant, int lane) const {
+    return level_ == Level::Smp
+               ? shape_.map.ranks_of[participant]
+                                    [static_cast<std::size_t>(shape_.leader(participant, lane))]
+               : participant;
+  }
+  int lane_of_mine() const { return level_ == Level::Smp ? shape_.lane_of(rank_) : 0; }
+  /// Where the participant of `rank` has its part for a lane.
+  std::uint64_t part(int rank, int lane) const {
+    const int number = level_ == Level::Smp ? lane : shape_.map.local_rank_of[rank];
+    return part_bytes_ * static_cast<std::uint64_t>(number);
+  }
+  std::uint64_t slot_bytes() const {
+    if (level_ != Level::Smp) {
+      return part_bytes_ *
+             static_cast<std::uint64_t>(shape_.map.node_size(shape_.map.node_of[rank_]));
+    }
+    return lanes_.size() == 1 ? lanes_.front().layout.end : part_bytes_ * lanes_.size();
+  }
 
   /// My bytes go into the regions that they leave with.
   void give() {
-    std::size_t number = 0;
+    const int number = lane_of_mine();
+    const PairLane& lane = lanes_[static_cast<std::size_t>(number)];
+    std::size_t sent = 0;
     for (const PairTransfer* put : transfers_of(exchange_, &PairRound::puts)) {
-      std::uint64_t place = my_part() + layout_.sent[number++] + kHeaderBytes;
+      std::uint64_t place = lane.part + lane.layout.sent[sent++] + kHeaderBytes;
       for (const PairBlock& block : put->blocks) {
-        if (block.from == me_) give_block(block, place);
-        place += blocks_.bytes(block);
+        if (block.from == me_) give_block(block, number, place);
+        place += blocks_.bytes(block, number);
       }
     }
     if (alone()) return;
-    give_block({me_, me_}, my_part() + layout_.own + kHeaderBytes);
+    give_block({me_, me_}, number, lane.part + lane.layout.own + kHeaderBytes);
     steps_.publish(1);
   }
 
-  void give_block(const PairBlock& block, std::uint64_t place) {
-    blocks_.for_pairs(block, [&](int from, int to, std::uint64_t bytes) {
+  void give_block(const PairBlock& block, int lane, std::uint64_t place) {
+    blocks_.for_pairs(block, lane, [&](int from, int to, std::uint64_t bytes) {
       if (from == rank_ && to != rank_) {
         steps_.copy(Memory::Send, shape_.send_offsets[to], Memory::Slot, place, bytes);
       }
@@ -175,27 +122,32 @@ class PairsLowering {
     });
   }
 
+  /// What stays in my participant: mine, and what its other ranks have for me.
   void keep() {
+    if (has_kept_) return;
+    has_kept_ = true;
     steps_.copy(Memory::Send, shape_.send_offsets[rank_], Memory::Receive,
                 shape_.receive_offsets[rank_], shape_.bytes(rank_, rank_));
-  }
-
-  void await_members() {
-    for (const int member : members_) {
-      if (member != rank_) steps_.await_local(shape_.map.local_rank_of[member], 1);
+    if (alone()) return;
+    await_given(members_);
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      const std::uint64_t own = lanes_[lane].part + lanes_[lane].layout.own;
+      take_block({me_, me_}, static_cast<int>(lane), own + kHeaderBytes);
     }
   }
 
-  /// What the other ranks of my participant have for me.
-  void take_own() {
-    if (alone()) return;
-    if (!awaited_members_) await_members();
-    awaited_members_ = true;
-    take_block({me_, me_}, my_part() + layout_.own + kHeaderBytes);
+  void await_given(const std::vector<int>& members) {
+    for (const int member : members) {
+      const int local = shape_.map.local_rank_of[member];
+      const auto place = static_cast<std::size_t>(local);
+      if (member == rank_ || has_given_[place]) continue;
+      has_given_[place] = true;
+      steps_.await_local(local, 1);
+    }
   }
 
-  void take_block(const PairBlock& block, std::uint64_t place) {
-    blocks_.for_pairs(block, [&](int from, int to, std::uint64_t bytes) {
+  void take_block(const PairBlock& block, int lane, std::uint64_t place) {
+    blocks_.for_pairs(block, lane, [&](int from, int to, std::uint64_t bytes) {
       if (to == rank_ && from != rank_) {
         steps_.copy(Memory::Slot, place, Memory::Receive, shape_.receive_offsets[from], bytes);
       }
@@ -203,59 +155,53 @@ class PairsLowering {
     });
   }
 
-  void talk() {
-    if (!layout_.sent.empty()) {
-      await_members();
-      awaited_members_ = true;
-    }
+  void talk(int number) {
+    const PairLane& lane = lanes_[static_cast<std::size_t>(number)];
+    if (!lane.layout.sent.empty() && !alone()) await_given(blocks_.givers(me_, number));
+    here_.clear();
     std::size_t arrived = 0;
     std::size_t sent = 0;
-    bool kept = false;
     for (std::size_t r = 0; r < exchange_.rounds.size(); ++r) {
       const PairRound& round = exchange_.rounds[r];
       steps_.enter_round(static_cast<int>(r));
       for (std::size_t port = 0; port < round.puts.size(); ++port) {
-        put(port, sent++, round.puts[port]);
+        put(port, sent++, round.puts[port], number);
       }
       // While these puts fly, what is already here goes to its place.
-      if (!kept) {
-        keep();
-        take_own();
-        kept = true;
-      }
-      take_arrived(arrived);
-      for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-        await(port, round.awaits[port], layout_.awaited[arrived++]);
-        if (!alone()) steps_.publish(static_cast<std::uint32_t>(arrived) + 1);
-      }
-    }
-    if (!kept) {
       keep();
-      take_own();
+      take_arrived(static_cast<std::size_t>(number), arrived);
+      for (std::size_t port = 0; port < round.awaits.size(); ++port) {
+        await(port, round.awaits[port], number, lane.layout.awaited[arrived++]);
+        if (!alone()) steps_.publish(lane.first_stage + static_cast<std::uint32_t>(arrived));
+      }
     }
   }
 
   /// Blocks of others are packed behind my own into one region.
-  void put(std::size_t port, std::size_t number, const PairTransfer& transfer) {
-    const std::uint64_t region = my_part() + layout_.sent[number];
+  void put(std::size_t port, std::size_t number, const PairTransfer& transfer, int lane) {
+    const PairLane& mine = lanes_[static_cast<std::size_t>(lane)];
+    const std::uint64_t region = mine.part + mine.layout.sent[number];
     std::uint64_t place = region + kHeaderBytes;
     for (const PairBlock& block : transfer.blocks) {
-      const std::uint64_t bytes = blocks_.bytes(block);
+      const std::uint64_t bytes = blocks_.bytes(block, lane);
       if (block.from != me_) {
         steps_.copy(Memory::Slot, here_.at({block.from, block.to}), Memory::Slot, place, bytes);
       }
       place += bytes;
     }
     steps_.stamp(region);
-    const int peer = talking_rank(transfer.peer);
+    const int peer = talking_rank(transfer.peer, lane);
     steps_.put(port, peer, Memory::Slot, region, Memory::Slot,
-               part(peer) + place_at(transfer.peer, number), blocks_.region_bytes(transfer));
+               part(peer, lane) + place_at(transfer.peer, number, lane),
+               blocks_.region_bytes(transfer, lane));
   }
 
   /// Where the peer awaits my put `number`: it is its await `number`.
-  std::uint64_t place_at(int peer, std::size_t number) const {
+  std::uint64_t place_at(int peer, std::size_t number, int lane) const {
     if (shape_.without_places) return 0;
-    if (are_alike(shape_, level_)) return layout_.awaited[number];
+    if (are_alike(shape_, level_)) {
+      return lanes_[static_cast<std::size_t>(lane)].layout.awaited[number];
+    }
     const PairExchange theirs = make_exchange_(blocks_.count(), peer, shape_.ports);
     const auto awaits = transfers_of(theirs, &PairRound::awaits);
     if (number >= awaits.size() || awaits[number]->peer != me_) {
@@ -263,41 +209,45 @@ class PairsLowering {
     }
     std::uint64_t place = 0;
     for (std::size_t before = 0; before < number; ++before) {
-      place += blocks_.padded(*awaits[before]);
+      place += blocks_.padded(*awaits[before], lane);
     }
     return place;
   }
 
-  void await(std::size_t port, const PairTransfer& transfer, std::uint64_t offset) {
-    const std::uint64_t region = my_part() + offset;
-    steps_.await(port, talking_rank(transfer.peer), Memory::Slot, region, region,
-                 blocks_.region_bytes(transfer));
+  void await(std::size_t port, const PairTransfer& transfer, int lane, std::uint64_t offset) {
+    const std::uint64_t region = lanes_[static_cast<std::size_t>(lane)].part + offset;
+    steps_.await(port, talking_rank(transfer.peer, lane), Memory::Slot, region, region,
+                 blocks_.region_bytes(transfer, lane));
     schedule_.header_offsets.push_back(region);
     std::uint64_t place = region + kHeaderBytes;
     for (const PairBlock& block : transfer.blocks) {
       here_[{block.from, block.to}] = place;
-      place += blocks_.bytes(block);
+      place += blocks_.bytes(block, lane);
     }
   }
 
-  /// What the first `arrived` transfers brought for my participant, unless it was taken before.
-  void take_arrived(std::size_t arrived) {
-    for (; taken_ < arrived; ++taken_) take_transfer(taken_, *awaits_[taken_]);
+  /// What the first `arrived` transfers of a lane brought for my participant, unless it was taken
+  /// before.
+  void take_arrived(std::size_t lane, std::size_t arrived) {
+    std::size_t& taken = lanes_[lane].taken;
+    for (; taken < arrived; ++taken) take_transfer(lane, taken, *awaits_[taken]);
   }
 
-  void take_transfer(std::size_t number, const PairTransfer& transfer) {
-    std::uint64_t place = my_part() + layout_.awaited[number] + kHeaderBytes;
-    bool awaited = talks_;
+  void take_transfer(std::size_t lane, std::size_t number, const PairTransfer& transfer) {
+    const PairLane& from = lanes_[lane];
+    const int lane_number = static_cast<int>(lane);
+    std::uint64_t place = from.part + from.layout.awaited[number] + kHeaderBytes;
+    bool awaited = from.leader == local_;
     for (const PairBlock& block : transfer.blocks) {
       if (block.to == me_) {
         if (!awaited) {
-          const int talking = shape_.map.local_rank_of[members_.front()];
-          steps_.await_local(talking, static_cast<std::uint32_t>(number) + 2);
+          const auto stage = static_cast<std::uint32_t>(number) + 1;
+          steps_.await_local(from.leader, from.first_stage + stage);
         }
         awaited = true;
-        take_block(block, place);
+        take_block(block, lane_number, place);
       }
-      place += blocks_.bytes(block);
+      place += blocks_.bytes(block, lane_number);
     }
   }
 
@@ -305,16 +255,17 @@ class PairsLowering {
   const PairShape& shape_;
   const Level level_;
   const int rank_;
+  const int local_;
   const int me_;
-  const Blocks blocks_;
+  const PairBlocks blocks_;
   const std::vector<int> members_;  // the ranks of my participant
-  const bool talks_;
   const PairExchange exchange_;
   const std::vector<const PairTransfer*> awaits_;
   const std::uint64_t part_bytes_;
-  const Layout layout_;
-  bool awaited_members_ = false;
-  std::size_t taken_ = 0;                              // transfers
+  std::vector<bool> has_given_;  // by local rank: seen by its flag
+  std::vector<PairLane> lanes_;
+  std::uint32_t last_stage_ = 1;
+  bool has_kept_ = false;
   std::map<std::pair<int, int>, std::uint64_t> here_;  // slot offset of blocks that have arrived
   Schedule schedule_;
   StepList steps_;
@@ -339,9 +290,9 @@ Schedule lower_pairs(PairExchangeFunction exchange, const PairShape& shape, Leve
 }
 
 std::uint64_t pairs_slot_bytes(PairExchangeFunction exchange, const PairShape& shape, Level level) {
-  const std::uint64_t part = PairsLowering::largest_part(exchange, shape, level);
-  if (level == Level::Smp) return part;
-  return part * static_cast<std::uint64_t>(shape.map.largest_node);
+  const std::uint64_t part = largest_part(exchange, shape, level);
+  return part *
+         static_cast<std::uint64_t>(level == Level::Smp ? shape.lanes() : shape.map.largest_node);
 }
 
 }  // namespace allrail::schedule

@@ -44,8 +44,7 @@ using PairExchangeFunction = PairExchange (*)(int participants, int me, int port
 
 /// Who takes part, and the bytes that every rank has for every other. Offsets are those of the rank
 /// that the schedule is made for.
-struct PairShape {
-  NodeMap map;
+struct PairShape : Groups {
   int ports = 1;
   std::uint64_t uniform_bytes = 0;      // of every pair, unless there is a matrix:
   std::vector<std::uint64_t> matrix{};  // by from * ranks + to
@@ -65,7 +64,8 @@ struct PairShape {
 
 /// Blocks are copied straight to where they leave from, travel (several of them in one region where
 /// the algorithm sends them on together) and are copied out while later rounds are in flight. With
-/// Level::Smp the blocks of all pairs of ranks of two nodes are one block. O(blocks sent) where all
+/// Level::Smp the blocks of all pairs of ranks of two nodes are one block, or with several leaders
+/// one on every lane: what the ranks of its group have for the other node. O(blocks sent) where all
 /// blocks, and all nodes, are of one size; else O(blocks) of every peer, and of every participant.
 /// Throws std::invalid_argument for a shape that does not fit together.
 Schedule lower_pairs(PairExchangeFunction exchange, const PairShape& shape, Level level, int rank);

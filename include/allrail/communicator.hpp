@@ -25,7 +25,7 @@ namespace allrail {
 struct CallOptions {
   std::string algorithm;  ///< empty: chosen; names are listed by `allrail-bench --list`
   int ports = 0;          ///< 0: the setting, else the number of rails
-  int leaders = 0;        ///< 0: the setting, else chosen
+  int leaders = 0;        ///< of allgathers and alltoalls, per node; 0: the setting, else chosen
   std::chrono::milliseconds timeout{0};  ///< 0: the setting (ALLRAIL_TIMEOUT), by default none
 };
 

@@ -44,16 +44,26 @@ def grid(ranks, nodes, policy, every, **env):
         "leaders": "0,1,2,4",
         "every": every,
     }
+    checked("grid", words, bound(), ranks, nodes, policy, env)
+
+
+def rooted_grid(ranks, nodes, policy, every, **env):
+    words = {"sizes": "0,7,4096,70000", "every": every, "first": ranks}
+    # Rank 0 is on socket 1: the first rank of its node does not lead the first lane.
+    checked("rooted-grid", words, bound(shift=1), ranks, nodes, policy, env)
+
+
+def checked(mode, words, wrapper, ranks, nodes, policy, env):
     result = job(
         ranks,
         nodes,
-        "grid",
+        mode,
         *("%s=%s" % pair for pair in words.items()),
-        wrapper=bound(),
+        wrapper=wrapper,
         env={**DESCRIBED, "ALLRAIL_LEADER_POLICY": policy, **env},
     )
-    what = "%d ranks on nodes %s, policy %s" % (ranks, nodes, policy)
-    expect(result.code == 0 and "grid done" in result.out, what, result)
+    what = "%s of %d ranks on nodes %s, policy %s" % (mode, ranks, nodes, policy)
+    expect(result.code == 0 and mode + " done" in result.out, what, result)
     print("%s: %.1f s, %s" % (what, result.seconds, result.out.strip()))
 
 
@@ -69,6 +79,12 @@ def test_leaders_on_uneven_nodes():
 
 def test_leaders_with_little_memory():
     grid(8, "2", "socket", 37, ALLRAIL_NODE_MEMORY="1M")
+
+
+def test_leaders_of_rooted_collectives():
+    rooted_grid(8, "2", "socket", 11)
+    rooted_grid(7, "cyclic:3", "near", 13)
+    rooted_grid(7, "4+1+2", "packed", 13)
 
 
 def imagined(name, *words):

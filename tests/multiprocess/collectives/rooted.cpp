@@ -35,6 +35,7 @@ int run_rooted_grid(const Arguments& arguments) {
             call.by_plan = variant && !blocking;
             call.options.algorithm = algorithm;
             call.options.ports = static_cast<int>(ports);
+            call.options.leaders = static_cast<int>(calls / 2 % 4);  // of both variants
             caller.make(call);
           }
         }
@@ -68,6 +69,7 @@ int run_rooted_sequence(const Arguments& arguments) {
     const auto& names = algorithms_of(call.kind);
     call.options.algorithm = names[below(names.size())];
     call.options.ports = static_cast<int>(below(4));
+    call.options.leaders = static_cast<int>(below(4));
     // Many calls of one kind in a row: roots that run ahead, and leaves that lag behind.
     const std::uint64_t repeats = below(8) == 0 ? 25 : 1;
     const auto slow_rank = static_cast<int>(below(static_cast<std::uint64_t>(communicator.size())));

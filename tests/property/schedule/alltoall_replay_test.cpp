@@ -33,6 +33,25 @@ void expect_right(const RootedCall& tested, std::uint64_t seed) {
   }
 }
 
+Groups random_groups(Generator& generator, int ranks) {
+  Groups groups{random_map(generator, ranks), generator.number(1, 6)};
+  if (generator.number(0, 1) == 0) {
+    groups.grouping = random_grouping(generator, groups.map, generator.number(1, 6));
+  }
+  return groups;
+}
+
+bool share_a_lane(const Groups& groups, int rank, int peer) {
+  const auto leads = [&groups](int one, int lane) {
+    const int node = groups.map.node_of[one];
+    return groups.map.ranks_of[node][groups.leader(node, lane)] == one;
+  };
+  for (int lane = 0; lane < groups.lanes(); ++lane) {
+    if (leads(rank, lane) && leads(peer, lane)) return true;
+  }
+  return false;
+}
+
 TEST_P(AlltoallReplay, EveryCombinationUpToSevenRanks) {
   std::uint64_t seed = 1;
   Sample sample;
@@ -46,7 +65,8 @@ TEST_P(AlltoallReplay, EveryCombinationUpToSevenRanks) {
         for (int ports = 1; ports <= 8; ++ports) {
           for (int kind = 0; kind < 3; ++kind) {  // empty, equal, uneven with empty ones
             if (!sample.takes_next()) continue;
-            expect_right(make_alltoall(GetParam(), NodeMap(node_of), ports,
+            const int leaders = 1 + static_cast<int>(seed % 3);
+            expect_right(make_alltoall(GetParam(), {NodeMap(node_of), leaders}, ports,
                                        [&](int from, int to) -> std::uint64_t {
                                          if (kind < 2) return kind == 0 ? 0 : 5;
                                          return (from + to) % 3 == 1 ? 0 : 7 * from + to;
@@ -65,15 +85,39 @@ TEST_P(AlltoallReplay, SampledUpTo40Ranks) {
     for (int ports = 1; ports <= 4; ++ports) {
       const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 100 + ports;
       Generator generator(seed);
-      const NodeMap map = random_map(generator, ranks);
+      const Groups groups = random_groups(generator, ranks);
       const bool uneven = generator.number(0, 1) == 1;
-      expect_right(make_alltoall(GetParam(), map, ports,
+      expect_right(make_alltoall(GetParam(), groups, ports,
                                  [&](int, int) -> std::uint64_t {
                                    return uneven ? generator.number(0, 12) : 6;
                                  }),
                    seed);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+/// Kandalla 2009: leaders of a lane talk to each other only, and a block crosses once, with as many
+/// lanes as with one.
+TEST_P(AlltoallReplay, LeadersOfALaneShareWhatCrosses) {
+  if (GetParam().level == Level::Flat) return;
+  for (std::uint64_t seed = 1; seed <= 60; seed += kOneOf) {
+    Generator generator(seed);
+    const Groups groups = random_groups(generator, generator.number(2, 24));
+    const auto bytes = [](int from, int to) -> std::uint64_t { return 64 * ((from + to) % 5); };
+    const auto crossing = [&](const Groups& tested) {
+      std::uint64_t sum = 0;
+      const RootedCall made = make_alltoall(GetParam(), tested, 1, bytes);
+      for (int rank = 0; rank < tested.ranks(); ++rank) {
+        for (const Step& step : made.call.schedules[rank].steps) {
+          if (step.kind != StepKind::Put) continue;
+          EXPECT_TRUE(share_a_lane(tested, rank, step.peer)) << "seed " << seed;
+          sum += step.bytes - kHeaderBytes;
+        }
+      }
+      return sum;
+    };
+    EXPECT_EQ(crossing(groups), crossing({groups.map})) << "seed " << seed;
   }
 }
 
@@ -87,6 +131,7 @@ TEST_P(AlltoallReplay, OneSizeIsAMatrixOfThatSize) {
       for (int ports = 1; ports <= 5; ++ports) {
         PairShape one_size;
         one_size.map = NodeMap(node_of);
+        one_size.leaders = 1 + ports % 3;
         one_size.ports = ports;
         one_size.uniform_bytes = 24;
         one_size.send_offsets = one_size.receive_offsets =
@@ -111,11 +156,12 @@ TEST_P(AlltoallReplay, OneSizeIsAMatrixOfThatSize) {
 TEST_P(AlltoallReplay, ZeroCopyUpTo40Ranks) {
   const auto size = [](int, int) -> std::uint64_t { return 9; };
   if (!GetParam().zero_copy) {
-    EXPECT_THROW(make_alltoall(GetParam(), NodeMap({0, 1, 2, 3}), 1, size, true),
+    EXPECT_THROW(make_alltoall(GetParam(), {NodeMap({0, 1, 2, 3})}, 1, size, true),
                  std::invalid_argument);
     return;
   }
-  EXPECT_THROW(make_alltoall(GetParam(), NodeMap({0, 0, 1}), 1, size, true), std::invalid_argument);
+  EXPECT_THROW(make_alltoall(GetParam(), {NodeMap({0, 0, 1})}, 1, size, true),
+               std::invalid_argument);
   for (int ranks = 1; ranks <= 40; ranks += kOneOf) {
     for (int ports = 1; ports <= 8; ++ports) {
       const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 100 + ports;
@@ -123,7 +169,7 @@ TEST_P(AlltoallReplay, ZeroCopyUpTo40Ranks) {
       std::vector<int> node_of(ranks);
       std::iota(node_of.begin(), node_of.end(), 0);
       if (generator.number(0, 1) == 1) std::ranges::reverse(node_of);
-      const RootedCall tested = make_alltoall(GetParam(), NodeMap(node_of), ports, size, true);
+      const RootedCall tested = make_alltoall(GetParam(), {NodeMap(node_of)}, ports, size, true);
       expect_right(tested, seed);
       for (const Schedule& schedule : tested.call.schedules) {
         for (const Step& step : schedule.steps) ASSERT_NE(step.to, Memory::Slot);
@@ -146,7 +192,8 @@ TEST_P(AlltoallReplay, SequencesOverARingOfSlotsDoNotMeet) {
         calls.push_back(
             std::move(rooted[generator.number(0, static_cast<int>(rooted.size()) - 1)].call));
       } else {
-        calls.push_back(make_alltoall(GetParam(), map, ports, [&](int, int) -> std::uint64_t {
+        const Groups groups{map, generator.number(1, 3)};
+        calls.push_back(make_alltoall(GetParam(), groups, ports, [&](int, int) -> std::uint64_t {
                           return generator.number(0, largest);
                         }).call);
       }

@@ -79,11 +79,11 @@ inline RootedCall make_broadcast(const coll::broadcast::Algorithm& algorithm, Sh
 
 /// Rank r has `bytes(r, s)` for rank s; blocks are packed in rank order on both sides.
 template <class Bytes>
-RootedCall make_alltoall(const coll::alltoall::Algorithm& algorithm, const NodeMap& map, int ports,
-                         const Bytes& bytes, bool zero_copy = false) {
-  const int ranks = map.ranks();
+RootedCall make_alltoall(const coll::alltoall::Algorithm& algorithm, const Groups& groups,
+                         int ports, const Bytes& bytes, bool zero_copy = false) {
+  const int ranks = groups.ranks();
   PairShape shape;
-  shape.map = map;
+  static_cast<Groups&>(shape) = groups;
   shape.ports = ports;
   std::vector<std::vector<std::uint64_t>> sends(ranks);
   std::vector<std::vector<std::uint64_t>> receives(ranks);
@@ -113,7 +113,7 @@ RootedCall make_alltoall(const coll::alltoall::Algorithm& algorithm, const NodeM
   }
   const std::uint64_t slot =
       zero_copy ? 0 : pairs_slot_bytes(algorithm.exchange, shape, algorithm.level);
-  return {{uniform_shape(map, 0, ports, 1), std::move(schedules), std::move(purpose)},
+  return {{uniform_shape(groups.map, 0, ports, 1), std::move(schedules), std::move(purpose)},
           "alltoall " + std::string(algorithm.name),
           slot};
 }

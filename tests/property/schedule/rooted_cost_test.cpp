@@ -158,7 +158,7 @@ TEST(RootedCost, SmpFormsSendOneMessagePerPairOfNodes) {
   std::vector<int> node_of;
   for (int rank = 0; rank < 24; ++rank) node_of.push_back(rank / 6);
   const NodeMap map(node_of);
-  const RootedCall alltoall = make_alltoall(*coll::alltoall::find_algorithm("smp-direct"), map, 1,
+  const RootedCall alltoall = make_alltoall(*coll::alltoall::find_algorithm("smp-direct"), {map}, 1,
                                             [](int, int) -> std::uint64_t { return 16; });
   std::vector<int> puts(24, 0);
   for (int rank = 0; rank < 24; ++rank) {

@@ -53,7 +53,7 @@ std::vector<Tested> correct_calls(bool uneven = true) {
       add(make_broadcast(algorithm, uniform_shape(map, data, ports, 1), root));
     }
     for (const auto& algorithm : coll::alltoall::algorithms()) {
-      add(make_alltoall(algorithm, map, ports, bytes));
+      add(make_alltoall(algorithm, {map}, ports, bytes));
     }
     ++ports;
   }
@@ -254,7 +254,7 @@ TEST(RootedMutation, HeaderOffsetsThatNothingWasAwaitedFor) {
 // A rank that awaits before it puts, in a ring of pieces where everybody needs somebody else's.
 TEST(RootedMutation, EverybodyAwaitsBeforeItPuts) {
   const auto& algorithm = *coll::alltoall::find_algorithm("direct");
-  ReplayCall call = make_alltoall(algorithm, one_rank_each(), 1, [](int, int) -> std::uint64_t {
+  ReplayCall call = make_alltoall(algorithm, {one_rank_each()}, 1, [](int, int) -> std::uint64_t {
                       return 6;
                     }).call;
   for (Schedule& schedule : call.schedules) {

@@ -180,7 +180,9 @@ TEST(Simulate, TheNodePhaseInClosedFormIsThatOfItsSteps) {
     const ImaginedCall whole{tested.operation, tested.algorithm, 4096, 0, 1, 1};
     if (!ImaginedSchedules(whole, blocks(2, 1)).is_over_nodes()) continue;
     for (const int leaders : {1, 2, 4}) {
-      if (leaders > 1 && tested.operation != Operation::Allgather) continue;
+      const bool has_lanes =
+          tested.operation == Operation::Allgather || tested.operation == Operation::Alltoall;
+      if (leaders > 1 && !has_lanes) continue;
       ImaginedCall call = whole;
       call.leaders = leaders;
       const coll::LeadersOnly reduced = coll::leaders_only(call, 8);

@@ -93,6 +93,20 @@ TEST_F(Select, PortsAndLeadersOfSettingsAndCallGoBeforeThoseOfARule) {
   EXPECT_EQ(rooted(coll::Operation::Gather).ports, 6);
 }
 
+TEST_F(Select, SeveralLeadersOfAlltoallsAreAskedForAndOthersHaveOne) {
+  EXPECT_EQ(rooted(coll::Operation::Alltoall).leaders, 1);
+  settings_.leaders = 2;
+  EXPECT_EQ(rooted(coll::Operation::Alltoall).leaders, 2);
+  EXPECT_EQ(rooted(coll::Operation::Gather).leaders, 1);
+  call_.leaders = 1;
+  EXPECT_EQ(rooted(coll::Operation::Alltoallv).leaders, 1);
+  call_.leaders = 40;
+  EXPECT_EQ(rooted(coll::Operation::Alltoallv).leaders, 2) << "a node has no more ranks";
+  rules_.of["alltoall"] = rules_.of["allgather"];
+  settings_.leaders = call_.leaders = 0;
+  EXPECT_EQ(rooted(coll::Operation::Alltoall).leaders, 2);
+}
+
 TEST_F(Select, LeadersOfARuleAreNoMoreThanTheLargestNodeHasRanks) {
   rules_.of["allgather"][0].leaders = 40;
   EXPECT_EQ(allgather().leaders, 2);

@@ -107,7 +107,8 @@ TEST(TunedRules, TheTextIsATuningFileThatChoosesThem) {
   }
   EXPECT_EQ(rule_for(Operation::Allgather, 4097), nullptr);
   ASSERT_NE(rule_for(Operation::Gather, 100), nullptr);
-  EXPECT_EQ(rule_for(Operation::Gather, 100)->leaders, 0) << "only allgathers have leaders";
+  EXPECT_EQ(rule_for(Operation::Gather, 100)->leaders, 0)
+      << "only allgathers and alltoalls have leaders";
   EXPECT_EQ(rule_for(Operation::Scatter, 100), nullptr);
   facts.ranks = 8;
   EXPECT_EQ(rule_for(Operation::Gather, 100), nullptr) << "another layout";
