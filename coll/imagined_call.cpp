@@ -63,6 +63,7 @@ ImaginedSchedules::ImaginedSchedules(ImaginedCall call, schedule::NodeMap map,
                                      std::shared_ptr<const schedule::Switches> switches)
     : call_(std::move(call)),
       shape_(schedule::uniform_shape(std::move(map), call_.bytes, call_.ports, call_.leaders)) {
+  shape_.segment_bytes = call_.segment_bytes;
   shape_.switches = std::move(switches);
   if (call_.root < 0 || call_.root >= shape_.ranks()) {
     base::fail(Code::InvalidArgument, "root {} is not one of {} ranks", call_.root, shape_.ranks());

@@ -33,7 +33,7 @@ struct PlanRequest {
   int leaders = 1;
 };
 
-/// How much slot memory a call may take.
+/// How much memory a call may take, and from which sizes on it goes which way.
 struct PlanLimits {
   std::uint64_t large_slot_bytes = 0;
   std::uint64_t zero_copy_threshold_bytes = 0;  // smallest block straight to ordinary memory
@@ -48,6 +48,7 @@ struct PlanLimits {
   // is ordinary and where it is in Buffers.
   std::uint64_t single_copy_threshold_bytes = UINT64_MAX;
   std::uint64_t mapped_threshold_bytes = UINT64_MAX;
+  std::uint64_t segment_bytes = schedule::kSegmentBytes;  // of a broadcast's pipeline
 };
 
 class Recipe;

@@ -96,7 +96,10 @@ class GatherRecipe final : public RootedRecipe<schedule::RootedAlgorithm> {
 
 class BroadcastRecipe final : public RootedRecipe<broadcast::Algorithm> {
  public:
-  using RootedRecipe::RootedRecipe;
+  BroadcastRecipe(const PlanRequest& request, const Roster& roster, const PlanLimits& limits)
+      : RootedRecipe(request, roster, broadcast::algorithms()) {
+    shape_.segment_bytes = limits.segment_bytes;
+  }
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
     return broadcast::make_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank());
   }
@@ -210,7 +213,7 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
     case Operation::Scatterv:
       return std::make_unique<GatherRecipe>(request, roster, schedule::Direction::FromRoot);
     case Operation::Broadcast:
-      return std::make_unique<BroadcastRecipe>(request, roster, broadcast::algorithms());
+      return std::make_unique<BroadcastRecipe>(request, roster, limits);
     case Operation::Alltoall:
     case Operation::Alltoallv:
       return std::make_unique<AlltoallRecipe>(request, roster, limits);

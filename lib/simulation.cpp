@@ -124,6 +124,7 @@ class Simulator {
     call.root = call_.root;
     call.ports = call_.ports;
     call.leaders = call_.leaders;
+    call.segment_bytes = call_.broadcast_segment_bytes;
     try {
       if (ranks_ > kMostRanksOfNodePhase && is_over_nodes(call) && call_.node_of.empty() &&
           call_.ranks_per_node > 1) {

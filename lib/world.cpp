@@ -85,7 +85,8 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
                        memory_.user_bytes, coll::kBufferThresholdBytes,
                        coll::kNodeBufferThresholdBytes, geometry_.small_slot_bytes,
                        reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
-                       reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX});
+                       reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
+                       options_.broadcast_segment_bytes});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {

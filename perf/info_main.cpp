@@ -125,7 +125,7 @@ void print_algorithms() {
 
 /// What the cost model says of the whole call, whose slices it takes for one.
 void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<int>& node_of,
-                const diagnostics::Choice& choice) {
+                const diagnostics::Choice& choice, const Options& options) {
   diagnostics::CostModel model;
   if (info.model_file.empty()) {
     model.message_us = info.startup_us;
@@ -140,6 +140,7 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
   call.root = info.root;
   call.ports = choice.ports;
   call.leaders = choice.leaders;
+  call.broadcast_segment_bytes = options.broadcast_segment_bytes;
   call.node_of = node_of;
   const auto result = diagnostics::simulate(call, model).front();
   if (result.refusal.empty()) {
@@ -183,7 +184,7 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
       "cost of rank {} by the Hockney model with {} us start-up and {} Mbit/s: sends {} bytes, "
       "{:.1f} us\n",
       info.rank, info.startup_us, info.rate_mbit, result.bytes_sent, result.cost_us);
-  print_cost(info, *bytes, node_of, result.choice);
+  print_cost(info, *bytes, node_of, result.choice, options);
   fmt::print("schedule of rank {}{}\n", info.rank, result.slices > 1 ? " (first slice)" : "");
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
     fmt::print("  {:>4}  {}\n", i, result.steps[i]);

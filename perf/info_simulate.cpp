@@ -64,6 +64,9 @@ diagnostics::ImaginedJobCall call_of(const SimulationQuestion& question) {
   call.root = question.root;
   call.ports = question.ports;
   call.leaders = question.leaders;
+  if (!question.broadcast_segment.empty()) {
+    call.broadcast_segment_bytes = parse_sizes(question.broadcast_segment, 1).front();
+  }
   call.nodes = question.nodes;
   call.ranks_per_node = question.ranks_per_node;
   if (!question.node_sizes.empty()) {
@@ -200,6 +203,8 @@ void add_simulate(CLI::App& app, SimulationQuestion& question) {
       ->check(CLI::Range(1, 64));
   simulate->add_option("--leaders", question.leaders, "per node, of an allgather or alltoall")
       ->check(CLI::Range(1, 64));
+  simulate->add_option("--broadcast-segment", question.broadcast_segment,
+                       "bytes of the pieces of a chain, as ALLRAIL_BROADCAST_SEGMENT");
   simulate->add_flag("--json", question.json, "print JSON");
   add_model(*simulate, question.model);
   simulate->callback([&question] { question.asked = true; });

@@ -37,6 +37,7 @@ struct SimulationQuestion {
   int root = 0;
   int ports = 1;
   int leaders = 1;
+  std::string broadcast_segment;  // empty: as by default
   std::string algorithm = "all";
   bool json = false;
   ModelQuestion model;

@@ -10,16 +10,19 @@ namespace {
 
 using schedule::Level;
 
-// Small enough that the chain fills quickly, large enough that a piece costs more to send than to
-// post: puts up to the threshold of striping travel whole on one rail, and pieces take turns.
-constexpr std::uint64_t kChainPieceBytes = 16ULL * 1024;
 // A pair can have 256 puts queued, and an exchange has less than 65,536 rounds.
 constexpr std::uint64_t kMostChainPieces = 64;
 
-int one_piece(std::uint64_t /*bytes*/, int /*participants*/) { return 1; }
-int piece_per_participant(std::uint64_t /*bytes*/, int participants) { return participants; }
-int chain_pieces(std::uint64_t bytes, int /*participants*/) {
-  const std::uint64_t pieces = (bytes + kChainPieceBytes - 1) / kChainPieceBytes;
+int one_piece(const schedule::Shape& /*shape*/, std::uint64_t /*bytes*/, int /*participants*/) {
+  return 1;
+}
+int piece_per_participant(const schedule::Shape& /*shape*/, std::uint64_t /*bytes*/,
+                          int participants) {
+  return participants;
+}
+int chain_pieces(const schedule::Shape& shape, std::uint64_t bytes, int /*participants*/) {
+  const std::uint64_t segment = std::max<std::uint64_t>(shape.segment_bytes, 1);
+  const std::uint64_t pieces = bytes / segment + (bytes % segment > 0 ? 1 : 0);
   return static_cast<int>(std::clamp<std::uint64_t>(pieces, 1, kMostChainPieces));
 }
 
@@ -52,7 +55,7 @@ std::vector<std::uint64_t> cut(std::uint64_t bytes, int pieces) {
 std::vector<std::uint64_t> pieces_of(const Algorithm& algorithm, const schedule::Shape& shape,
                                      int root) {
   const std::uint64_t bytes = shape.bytes[static_cast<std::size_t>(root)];
-  return cut(bytes, algorithm.pieces(bytes, participants(shape, algorithm.level)));
+  return cut(bytes, algorithm.pieces(shape, bytes, participants(shape, algorithm.level)));
 }
 
 }  // namespace

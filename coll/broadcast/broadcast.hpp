@@ -22,7 +22,7 @@ struct Algorithm {
   // Participant 0 is the root's and has all pieces, which are the blocks of the exchange.
   schedule::Exchange (*exchange)(int participants, int me, int ports, int pieces);
   // Into how many pieces so many bytes are cut.
-  int (*pieces)(std::uint64_t bytes, int participants);
+  int (*pieces)(const schedule::Shape& shape, std::uint64_t bytes, int participants);
   Order order = Order::AsNumbered;
 };
 

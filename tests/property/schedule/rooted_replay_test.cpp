@@ -116,6 +116,25 @@ TEST(RootedReplay, AChainEntersEveryNodeOnceAtItsLeader) {
   }
 }
 
+TEST(RootedReplay, AChainPassesSegmentsOn) {
+  for (const auto& [bytes, segment, pieces] : {std::tuple(0, 100, 1),
+                                               {1, 100, 1},
+                                               {100, 100, 1},
+                                               {101, 100, 2},
+                                               {6400, 100, 64},
+                                               {6401, 100, 64},
+                                               {100'000, 1, 64},
+                                               {100'000, 1 << 30, 1}}) {
+    Shape shape = uniform_shape(NodeMap({0, 1, 2}), bytes, 1, 1);
+    shape.segment_bytes = segment;
+    const RootedCall tested = make_broadcast(*coll::broadcast::find_algorithm("chain"), shape, 0);
+    const auto is_put = [](const Step& step) { return step.kind == StepKind::Put; };
+    EXPECT_EQ(std::ranges::count_if(tested.call.schedules[0].steps, is_put), pieces)
+        << bytes << " by " << segment;
+    EXPECT_EQ(tested.call.schedules[0].rounds, pieces + 3 - 2);
+  }
+}
+
 TEST(RootedReplay, ABroadcastInManyPieces) {
   for (std::uint64_t seed = 1; seed <= 40; seed += kOneOf) {
     Generator generator(seed);
@@ -124,6 +143,7 @@ TEST(RootedReplay, ABroadcastInManyPieces) {
     const auto bytes = static_cast<std::uint64_t>(generator.number(30'000, 100'000));
     Shape shape = uniform_shape(std::move(map), bytes, generator.number(1, 3), 1);
     if (generator.number(0, 1) == 0) shape.grouping = random_grouping(generator, shape.map, 1);
+    shape.segment_bytes = static_cast<std::uint64_t>(generator.number(0, 40'000));
     for (const auto& algorithm : coll::broadcast::algorithms()) {
       expect_right(make_broadcast(algorithm, shape, root), root, seed);
       if (HasFatalFailure()) return;

@@ -8,6 +8,11 @@ import tempfile
 import unittest
 
 INFO = sys.argv.pop(1)
+# 10 us a message, 1 byte/us, and nothing else costs.
+HOCKNEY = (
+    "--message-us", "10", "--rail-MBps", "1", "--latency-us", "0", "--post-us", "0",
+    "--arrival-us", "0", "--hop-us", "0", "--copy-MBps", "1e12", "--flag-us", "0", "--own-ports",
+)  # fmt: skip
 
 
 def info(*arguments):
@@ -29,12 +34,15 @@ def times(*arguments):
 class Simulate(unittest.TestCase):
     def test_a_hockney_model_gives_the_papers_formula(self):
         # Direct allgather of 8 ranks by one port: 7 times 10 us and (64 + 64) bytes at 1 byte/us.
-        row = times(
-            "allgather", "64", "--nodes", "8", "--algorithm", "direct", "--message-us", "10",
-            "--rail-MBps", "1", "--latency-us", "0", "--post-us", "0", "--arrival-us", "0",
-            "--hop-us", "0", "--copy-MBps", "1e12", "--flag-us", "0", "--own-ports",
-        )  # fmt: skip
+        row = times("allgather", "64", "--nodes", "8", "--algorithm", "direct", *HOCKNEY)
         self.assertAlmostEqual(row[64, "direct"], 7 * (10 + 128), places=3)
+
+    def test_a_chain_passes_on_the_segments_that_it_is_told(self):
+        chain = ("broadcast", "4K", "--nodes", "4", "--algorithm", "chain", *HOCKNEY)
+        for segment, pieces in ((1024, 4), (4096, 1), (2048, 2)):
+            row = times(*chain, "--broadcast-segment", str(segment))
+            steps = pieces + 4 - 2
+            self.assertAlmostEqual(row[4096, "chain"], steps * (10 + segment + 64), places=3)
 
     def test_all_means_every_algorithm_of_the_table(self):
         for collective in ("allgather", "gather", "scatter", "broadcast", "alltoall"):
