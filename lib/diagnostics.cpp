@@ -176,13 +176,15 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   roster.hang_on(imagined_switches(call.leaves, map.nodes()));
   const auto operation = coll::operation_of(call.collective);
   const std::uint64_t bytes_per_rank = call.bytes;
-  const auto rules = read_tuning_file(settings.tuning_file).rules;
+  const TuningFile tuning = read_tuning_file(settings.tuning_file);
   // As World::rail_count(): ranks that share memory need no rail.
   if (roster.nodes() == 1 && settings.local_puts != "rail") rails = 0;
+  const auto model = ModelChoice::of(tuning, settings, roster, rails);
+  const Choosers choosers{settings, tuning.rules, model.get()};
   const auto chosen =
       operation == coll::Operation::Allgather
-          ? select_for(roster, rails, settings, rules, bytes_per_rank, options)
-          : select_rooted_for(operation, roster, rails, settings, rules, bytes_per_rank, options);
+          ? select_for(roster, rails, choosers, bytes_per_rank, options)
+          : select_rooted_for(operation, roster, rails, choosers, bytes_per_rank, options);
   const auto geometry = coll::divide_node_memory(settings.node_memory_bytes);
   coll::PlanRequest request;
   request.operation = operation;

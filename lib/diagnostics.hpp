@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <allrail/communicator.hpp>
+
+#include "lib/simulation.hpp"
 
 namespace allrail::diagnostics {
 
@@ -110,6 +113,7 @@ ALLRAIL_API Explanation explain(const ImaginedCall& call, const std::vector<int>
 struct TuningInfo {
   std::string path;                                // empty: there is none
   std::vector<std::pair<std::string, int>> rules;  // how many of each collective that has some
+  std::optional<CostModel> model;                  // that is asked where no rule fits
 };
 /// Reads it. Local. Throws Error{BadConfiguration} as a start of the job would.
 ALLRAIL_API TuningInfo describe_tuning(const Options& settings);

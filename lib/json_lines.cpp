@@ -81,14 +81,18 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     return add_simple(JsonValue::Kind::Boolean, value ? "true" : "false");
   }
   bool number_integer(number_integer_t value) override {
-    return add_simple(JsonValue::Kind::Number, fmt::format("{}", value));
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    add(JsonValue::Kind::Number, fmt::format("{}", value)).whole = value;
+    add(JsonValue::Kind::Number, fmt::format("{}", value)).number = static_cast<double>(value);
     return true;
   }
-  bool number_float(number_float_t /*value*/, const string_t& text) override {
-    return add_simple(JsonValue::Kind::Number, text);
+  bool number_unsigned(number_unsigned_t value) override {
+    JsonValue& added = add(JsonValue::Kind::Number, fmt::format("{}", value));
+    added.whole = value;
+    added.number = static_cast<double>(value);
+    return true;
+  }
+  bool number_float(number_float_t value, const string_t& text) override {
+    add(JsonValue::Kind::Number, text).number = value;
+    return true;
   }
   bool string(string_t& value) override { return add_simple(JsonValue::Kind::Text, value); }
   bool binary(binary_t& /*value*/) override { return false; }  // not in a text

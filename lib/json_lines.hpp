@@ -15,7 +15,8 @@ struct JsonValue {
   int line = 0;      // that it begins in, from 1
   std::string name;  // of a member of an object: what it is called there
   int name_line = 0;
-  std::string text;                    // of a Text; of other simple values as messages show it
+  std::string text;  // of a Text; of other simple values as messages show it
+  std::optional<double> number;
   std::optional<std::uint64_t> whole;  // of a number that is whole and not negative
   std::vector<JsonValue> items;        // of a list, or the members of an object, in their order
 

@@ -1,6 +1,8 @@
 #include "lib/select.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <string>
 
 #include <fmt/core.h>
 
@@ -35,6 +37,42 @@ void apply_numbers(const Options& settings, const CallOptions& call,
       std::clamp(selection.leaders, 1, std::min(facts.largest_node, schedule::kMostLanes));
 }
 
+std::string setting_of(const std::string& collective) {
+  std::string name = "ALLRAIL_ALGORITHM_";
+  for (const char letter : collective) {
+    name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  }
+  return name;
+}
+
+/// The first who has something to say; `by_table` else, whose leaders also stand where whoever
+/// speaks says nothing of them.
+coll::Selection first_of(const Choosers& choosers, coll::Operation operation,
+                         const coll::SelectionFacts& facts, const CallOptions& call,
+                         const coll::Selection& by_table) {
+  if (!call.algorithm.empty()) {
+    return {call.algorithm, facts.rails, by_table.leaders, "named by the call"};
+  }
+  const std::string collective = coll::collective_name(operation);
+  const auto setting = choosers.settings.algorithms.find(collective);
+  if (setting != choosers.settings.algorithms.end() && !setting->second.empty()) {
+    return {setting->second, facts.rails, by_table.leaders, "named by " + setting_of(collective)};
+  }
+  if (const coll::TuningRule* rule = choosers.rules.find(operation, facts)) {
+    return coll::select_by_rule(*rule, facts, by_table.leaders);
+  }
+  if (choosers.model != nullptr) {
+    // The model is asked for what will be done: with the numbers that somebody else decides on.
+    coll::Selection numbers{"", 0, by_table.leaders, ""};
+    apply_numbers(choosers.settings, call, facts, numbers);
+    if (const auto chosen = choosers.model->choose(operation, facts.bytes_per_rank, numbers.ports,
+                                                   numbers.leaders)) {
+      return *chosen;
+    }
+  }
+  return by_table;
+}
+
 }  // namespace
 
 coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
@@ -42,53 +80,40 @@ coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
 }
 
 coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
-                                  const Options& settings, const coll::TuningRules& rules,
-                                  std::uint64_t block_bytes, const CallOptions& call) {
+                                  const Choosers& choosers, std::uint64_t block_bytes,
+                                  const CallOptions& call) {
   const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes);
-  coll::Selection selection = coll::select_rooted(operation, facts);
-  const std::string collective = coll::collective_name(operation);
-  const auto setting = settings.algorithms.find(collective);
-  if (!call.algorithm.empty()) {
-    selection = {call.algorithm, facts.rails, 1, "named by the call"};
-  } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
-    selection = {setting->second, facts.rails, 1, "named by the setting for " + collective};
-  } else if (const coll::TuningRule* rule = rules.find(operation, facts)) {
-    selection = coll::select_by_rule(*rule, facts, 1);
-  }
+  coll::Selection selection =
+      first_of(choosers, operation, facts, call, coll::select_rooted(operation, facts));
   if (selection.algorithm.starts_with("topology") &&
       (!roster.switches() || roster.switches()->leaves() < 2)) {
     selection.reason += "; no two leaf switches are known, so it is as smp-";
     selection.reason += selection.algorithm == "topology" ? "binomial" : "direct";
   }
-  apply_numbers(settings, call, facts, selection);
+  apply_numbers(choosers.settings, call, facts, selection);
   if (!coll::has_lanes(operation)) selection.leaders = 1;
   return selection;
 }
 
-coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
-                           const coll::TuningRules& rules, std::uint64_t bytes_per_rank,
-                           const CallOptions& call, coll::MemoryKind memory) {
+coll::Selection select_for(const coll::Roster& roster, int rails, const Choosers& choosers,
+                           std::uint64_t bytes_per_rank, const CallOptions& call,
+                           coll::MemoryKind memory) {
   coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank);
   if (memory == coll::MemoryKind::Buffer) {
     facts.zero_copy_threshold_bytes = coll::kBufferThresholdBytes;
   }
-  coll::Selection selection = coll::select_allgather(facts);
-  const auto setting = settings.algorithms.find("allgather");
-  if (!call.algorithm.empty()) {
-    selection = {call.algorithm, facts.rails, selection.leaders, "named by the call"};
-  } else if (setting != settings.algorithms.end() && !setting->second.empty()) {
-    selection = {setting->second, facts.rails, selection.leaders,
-                 "named by ALLRAIL_ALGORITHM_ALLGATHER"};
-  } else if (const auto* rule = rules.find(coll::Operation::Allgather, facts)) {
-    selection = coll::select_by_rule(*rule, facts, selection.leaders);
-  }
+  // The model knows no result that a node shares.
+  Choosers asked = choosers;
+  if (coll::is_node_shared(memory)) asked.model = nullptr;
+  coll::Selection selection =
+      first_of(asked, coll::Operation::Allgather, facts, call, coll::select_allgather(facts));
   // What a node shares is exchanged by nodes: every algorithm has a form for that.
   const auto* const named = coll::allgather::find_algorithm(selection.algorithm);
   if (coll::is_node_shared(memory) && named != nullptr && named->level != schedule::Level::Smp) {
     selection.algorithm = coll::allgather::same_over_nodes(*named)->name;
     selection.reason += fmt::format("; {} over nodes, since a node shares the result", named->name);
   }
-  apply_numbers(settings, call, facts, selection);
+  apply_numbers(choosers.settings, call, facts, selection);
   if (coll::is_node_shared(memory)) selection.leaders = 1;
   return selection;
 }

@@ -8,21 +8,27 @@
 #include "coll/selection.hpp"
 #include "coll/tuning_rules.hpp"
 #include "include/allrail/communicator.hpp"
+#include "lib/model_choice.hpp"
 
 namespace allrail {
 
-/// What the call names goes first, then the settings, then the rules of the tuning file, then the
-/// table of measured choices. `rails` is the number of rails of a rank. The same on all ranks of a
-/// job.
-coll::Selection select_for(const coll::Roster& roster, int rails, const Options& settings,
-                           const coll::TuningRules& rules, std::uint64_t bytes_per_rank,
-                           const CallOptions& call,
+/// Who is asked for an algorithm, beside the call itself, in this order.
+struct Choosers {
+  const Options& settings;
+  const coll::TuningRules& rules;  // of the tuning file
+  ModelChoice* model = nullptr;    // of the same; null: it has none
+};
+
+/// What the call names goes first, then the choosers, then the table of measured choices. `rails`
+/// is the number of rails of a rank. The same on all ranks of a job.
+coll::Selection select_for(const coll::Roster& roster, int rails, const Choosers& choosers,
+                           std::uint64_t bytes_per_rank, const CallOptions& call,
                            coll::MemoryKind memory = coll::MemoryKind::Ordinary);
 
 /// The same for the other collectives, by their own setting.
 coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
-                                  const Options& settings, const coll::TuningRules& rules,
-                                  std::uint64_t block_bytes, const CallOptions& call);
+                                  const Choosers& choosers, std::uint64_t block_bytes,
+                                  const CallOptions& call);
 
 /// The table's choice for no bytes, whatever settings and rules say of allgathers.
 coll::Selection select_for_allocation(const coll::Roster& roster, int rails);

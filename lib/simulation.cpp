@@ -19,6 +19,8 @@ constexpr int kMostRanksOfNodePhase = 1024;
 // What a map of all ranks may cost: above, only calls over nodes, which need none.
 constexpr long long kMostRanks = 65536;
 constexpr long long kMostNodes = 65536;
+constexpr schedule::SimulationLimits kQuick{
+    .actions = 50'000, .steps = 500'000, .most_actions = 50'000, .most_steps = 500'000};
 
 double s_per_byte(double rate_MBps, const char* name) {
   if (!(rate_MBps > 0)) {
@@ -101,9 +103,10 @@ schedule::NodeMap even_map(int nodes, int ranks_per_node) {
 
 class Simulator {
  public:
-  Simulator(const ImaginedJobCall& call, const CostModel& model)
+  Simulator(const ImaginedJobCall& call, const CostModel& model, Effort effort)
       : call_(call),
         model_(model_of(model)),
+        limits_(effort == Effort::Quick ? kQuick : schedule::SimulationLimits{}),
         ranks_(call.node_of.empty() ? static_cast<long long>(call.nodes) * call.ranks_per_node
                                     : static_cast<long long>(call.node_of.size())) {
     if (call.nodes < 1 || call.ranks_per_node < 1 || call.nodes > kMostNodes ||
@@ -191,7 +194,7 @@ class Simulator {
   void note(const coll::ImaginedSchedules& schedules, const schedule::NodePhase& phase,
             SimulatedCall& result) const {
     const auto simulation = schedule::simulate(
-        schedules.map(), [&](int rank) { return schedules.of(rank); }, model_, phase);
+        schedules.map(), [&](int rank) { return schedules.of(rank); }, model_, phase, limits_);
     result.time_us = simulation.seconds / kMicro;
     result.ranks_evaluated = simulation.ranks_evaluated;
     const bool leads = schedules.map().ranks() != ranks_;
@@ -207,13 +210,17 @@ class Simulator {
 
   const ImaginedJobCall& call_;
   const schedule::Model model_;
+  const schedule::SimulationLimits limits_;
   const long long ranks_;
 };
 
 }  // namespace
 
-std::vector<SimulatedCall> simulate(const ImaginedJobCall& call, const CostModel& model) {
-  const Simulator simulator(call, model);
+void check_model(const CostModel& model) { model_of(model); }
+
+std::vector<SimulatedCall> simulate(const ImaginedJobCall& call, const CostModel& model,
+                                    Effort effort) {
+  const Simulator simulator(call, model, effort);
   std::vector<SimulatedCall> results;
   for (const std::string& algorithm : call.algorithms) results.push_back(simulator.run(algorithm));
   return results;

@@ -57,9 +57,40 @@ struct SimulatedCall {
   std::string refusal;      // why there is no time, else empty
 };
 
+/// What somebody waits for who asked, or what the first start of a call may take: milliseconds for
+/// each algorithm, above which it is refused.
+enum class Effort { Patient, Quick };
+
 /// Of every algorithm. Local; runs nothing.
 /// @throws Error{InvalidArgument} for a model or a job that cannot be.
-ALLRAIL_API std::vector<SimulatedCall> simulate(const ImaginedJobCall& call,
-                                                const CostModel& model);
+ALLRAIL_API std::vector<SimulatedCall> simulate(const ImaginedJobCall& call, const CostModel& model,
+                                                Effort effort = Effort::Patient);
+
+/// @throws Error{InvalidArgument} for a model that cannot be.
+void check_model(const CostModel& model);
+
+/// visit(name, member) for every parameter, by its name in a file.
+template <class Model, class Visit>
+void for_parameters(Model& model, const Visit& visit) {
+  visit("latency_us", model.latency_us);
+  visit("message_us", model.message_us);
+  visit("post_us", model.post_us);
+  visit("arrival_us", model.arrival_us);
+  visit("rail_MBps", model.rail_MBps);
+  visit("stripe_bytes", model.stripe_bytes);
+  visit("copy_MBps", model.copy_MBps);
+  visit("memory_MBps", model.memory_MBps);
+  visit("flag_us", model.flag_us);
+  visit("local_puts", model.local_puts);
+  visit("hop_us", model.hop_us);
+  visit("leaf_size", model.leaf_size);
+  visit("oversubscription", model.oversubscription);
+  visit("uplink_MBps", model.uplink_MBps);
+  visit("background", model.background);
+  visit("domains", model.domains);
+  visit("rail_domain", model.rail_domain);
+  visit("far_share", model.far_share);
+  visit("own_ports", model.own_ports);
+}
 
 }  // namespace allrail::diagnostics

@@ -15,6 +15,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/parse.hpp"
 #include "lib/json_lines.hpp"
+#include "lib/tuning_model.hpp"
 
 namespace allrail {
 namespace {
@@ -58,15 +59,23 @@ class Reader {
  public:
   explicit Reader(const TextOrigin& origin) : origin_(origin) {}
 
-  coll::TuningRules read(const JsonValue& root) const {
-    check_object(root, "a tuning file", {"$schema", "format", "comment", "rules"});
+  void read(const JsonValue& root, TuningFile& file) const {
+    check_object(root, "a tuning file", {"$schema", "format", "comment", "rules", "model"});
     check_text(root, "$schema");
     check_text(root, "comment");
     const JsonValue& format = required(root, "a tuning file", "format");
     if (format.whole != kFormat) {
       fail(format, "'format' is {}; this Allrail reads {}", describe(format), kFormat);
     }
-    const JsonValue& lists = required(root, "a tuning file", "rules");
+    const JsonValue* model = root.find("model");
+    if (model != nullptr) file.model = read_cost_model(*model, origin_);
+    if (model == nullptr || root.find("rules") != nullptr) {
+      file.rules = read_rules(required(root, "a tuning file", "rules"));
+    }
+  }
+
+ private:
+  coll::TuningRules read_rules(const JsonValue& lists) const {
     std::vector<std::string> collectives;
     for (const coll::Operation operation : coll::kCollectives) {
       collectives.emplace_back(coll::collective_name(operation));
@@ -87,7 +96,6 @@ class Reader {
     return rules;
   }
 
- private:
   template <class... Args>
   [[noreturn]] void fail(const JsonValue& at, fmt::format_string<Args...> text,
                          Args&&... args) const {
@@ -262,7 +270,7 @@ TuningFile parse_tuning_file(std::string_view contents, const std::string& path)
   const TextOrigin origin{kSetting, path};
   TuningFile file;
   file.path = path;
-  file.rules = Reader(origin).read(parse_json(contents, origin));
+  Reader(origin).read(parse_json(contents, origin), file);
   file.fingerprint = fingerprint_of(contents, file.rule_count());
   return file;
 }

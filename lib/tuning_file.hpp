@@ -3,16 +3,19 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "coll/tuning_rules.hpp"
+#include "lib/simulation.hpp"
 
 namespace allrail {
 
 struct TuningFile {
   std::string path;  // empty: there is none
   coll::TuningRules rules;
+  std::optional<diagnostics::CostModel> model;  // that is asked where no rule fits
   /// What ranks compare at start-up, since they may have the file at different places: equal for
   /// equal contents, different (but for one case in 2^64) for different ones.
   std::string fingerprint = "none";

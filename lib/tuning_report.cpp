@@ -9,6 +9,7 @@ TuningInfo describe_tuning(const Options& settings) {
   const TuningFile file = read_tuning_file(settings.tuning_file);
   TuningInfo info;
   info.path = file.path;
+  info.model = file.model;
   for (const auto& [collective, rules] : file.rules.of) {
     info.rules.emplace_back(collective, static_cast<int>(rules.size()));
   }

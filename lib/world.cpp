@@ -27,14 +27,14 @@ void check_range(const char* name, int value) {
 
 coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& options,
                               coll::MemoryKind memory) const {
-  return select_for(roster_, rail_count(), options_, tuning_.rules, bytes_per_rank, options,
-                    memory);
+  return select_for(roster_, rail_count(), {options_, tuning_.rules, model_choice_.get()},
+                    bytes_per_rank, options, memory);
 }
 
 coll::Selection World::select_rooted(coll::Operation operation, std::uint64_t block_bytes,
                                      const CallOptions& options) const {
-  return select_rooted_for(operation, roster_, rail_count(), options_, tuning_.rules, block_bytes,
-                           options);
+  return select_rooted_for(operation, roster_, rail_count(),
+                           {options_, tuning_.rules, model_choice_.get()}, block_bytes, options);
 }
 
 coll::PlanRequest World::request_of(const PlanKey& key) const {

@@ -20,6 +20,7 @@
 #include "lib/entry_gate.hpp"
 #include "lib/job.hpp"
 #include "lib/job_memory.hpp"
+#include "lib/model_choice.hpp"
 #include "lib/node_control.hpp"
 #include "lib/plan_cache.hpp"
 #include "lib/rail_directory.hpp"
@@ -227,6 +228,7 @@ class World final : public coll::TeamEvents {
   int job_rails_ = 0;
   topology::LeaderPolicy leader_policy_ = topology::LeaderPolicy::Near;
   coll::Roster roster_;
+  std::unique_ptr<ModelChoice> model_choice_;  // null: the tuning file has no model
   SwitchNames switch_names_;
   std::vector<shm::SegmentLayout> layouts_;  // by node size
   coll::SlotGeometry geometry_;

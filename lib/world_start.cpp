@@ -93,7 +93,8 @@ void World::prepare_or_tell(Card& mine, bool needs_rails) {
 void World::read_tuning() {
   tuning_ = read_tuning_file(options_.tuning_file);
   if (tuning_.path.empty() || team_.rank != 0) return;
-  base::log_info("{} rules choose algorithms, from {}", tuning_.rule_count(), tuning_.path);
+  base::log_info("{} rules{} choose algorithms, from {}", tuning_.rule_count(),
+                 tuning_.model ? " and a cost model" : "", tuning_.path);
 }
 
 void World::find_place(const topology::Machine& cores) {
@@ -268,6 +269,7 @@ void World::start_engine(const std::vector<Card>& cards) {
   team_.events = this;
   team_.group = &job_->engines;
   team_.wait_policy = shm::WaitPolicy::choose(outnumbered_);
+  model_choice_ = ModelChoice::of(tuning_, options_, roster_, rail_count());
   buffers_ = std::make_shared<BufferTable>(
       job_->gate, fabric_.get(), [this](const BufferTable::Entry& entry) { let_go(entry); },
       roster_.node_size(team_.node));

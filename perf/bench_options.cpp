@@ -44,6 +44,8 @@ void add_what(CLI::App& app, BenchOptions& options) {
                  "for a tuning file), or fit (the cost model)")
       ->check(CLI::IsMember(what));
   app.add_option("file", options.tuning_file, "tune: the file to write");
+  app.add_option("--model", options.model_file,
+                 "tune: a file of fit --json, for sizes and jobs without a rule");
   options.collectives = diagnostics::collectives();
   app.add_option("--collectives", options.collectives, "tune: only these, with commas")
       ->delimiter(',')
@@ -60,6 +62,9 @@ void check_what(const BenchOptions& options) {
   if (tunes == options.tuning_file.empty()) {
     throw CLI::ValidationError(tunes ? "tune needs the file to write, such as tuning.json"
                                      : "only tune writes a file; use --json for results");
+  }
+  if (!tunes && !options.model_file.empty()) {
+    throw CLI::ValidationError("--model", "only tune puts a cost model into the file it writes");
   }
   if (tunes && (options.algorithms != std::vector<std::string>{"auto"} || options.overlap)) {
     throw CLI::ValidationError(

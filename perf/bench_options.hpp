@@ -32,6 +32,7 @@ struct BenchOptions {
   bool list = false;
   std::string json_file;
   std::string tuning_file;               // tune: written
+  std::string model_file;                // tune: read, and put there too
   std::vector<std::string> collectives;  // tune: measured
   double margin_percent = 5;             // tune: smaller differences count for nothing
   std::vector<double> rail_rates_mbit;   // only for the limit that is printed

@@ -11,6 +11,7 @@
 #include "lib/base/error.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/bench_collective.hpp"
+#include "perf/model_file.hpp"
 #include "perf/tuned_rules.hpp"
 
 namespace allrail::perf {
@@ -96,6 +97,8 @@ std::vector<Candidate> candidates_of(const std::vector<Row>& rows,
 
 std::vector<Row> bench_tune(Communicator& communicator, const BenchOptions& options,
                             const Context& context) {
+  std::optional<diagnostics::CostModel> model;
+  if (!options.model_file.empty()) model = read_model(options.model_file);
   BenchOptions sorted = options;
   std::ranges::sort(sorted.sizes);
   sorted.sizes.erase(std::unique(sorted.sizes.begin(), sorted.sizes.end()), sorted.sizes.end());
@@ -113,7 +116,7 @@ std::vector<Row> bench_tune(Communicator& communicator, const BenchOptions& opti
   const auto leaders = options.leaders > 0 ? std::optional<int>(options.leaders) : std::nullopt;
   const std::string& file = options.tuning_file;
   std::ofstream out(file);
-  out << tuning_text(tuned, layout_of(diagnostics::describe_job(communicator)), leaders,
+  out << tuning_text(tuned, layout_of(diagnostics::describe_job(communicator)), leaders, model,
                      context.command);
   out.close();
   if (!out) base::fail(Code::ResourceLimit, "cannot write {}; check the path and the disk", file);

@@ -109,7 +109,8 @@ void print_tuning(const Options& options) {
   if (tuning.path.empty()) {
     fmt::print("  none: the built-in table chooses\n\n");
   } else {
-    fmt::print("  {}: {} rules ({})\n\n", tuning.path, rules, parts.empty() ? "none" : parts);
+    fmt::print("  {}: {} rules ({}){}\n\n", tuning.path, rules, parts.empty() ? "none" : parts,
+               tuning.model ? ", and a cost model where none fits" : "");
   }
 }
 
@@ -127,7 +128,13 @@ void print_algorithms() {
 void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<int>& node_of,
                 const diagnostics::Choice& choice, const Options& options) {
   diagnostics::CostModel model;
-  if (info.model_file.empty()) {
+  const auto tuning = diagnostics::describe_tuning(options);
+  const std::string from = info.model_file.empty() && tuning.model ? tuning.path : info.model_file;
+  if (info.model_file.empty() && tuning.model) {
+    model = *tuning.model;  // with the rails of the job, as for the choice
+    const double last_rail = model.rail_MBps.back();
+    model.rail_MBps.resize(static_cast<std::size_t>(info.rails), last_rail);
+  } else if (info.model_file.empty()) {
     model.message_us = info.startup_us;
     model.rail_MBps.assign(static_cast<std::size_t>(info.rails), info.rate_mbit / 8 / info.rails);
   } else {
@@ -145,8 +152,7 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
   const auto result = diagnostics::simulate(call, model).front();
   if (result.refusal.empty()) {
     fmt::print("time of the call by the cost model{}: {:.1f} us ({})\n",
-               info.model_file.empty() ? "" : " in " + info.model_file, result.time_us,
-               result.evaluation);
+               from.empty() ? "" : " in " + from, result.time_us, result.evaluation);
   } else {
     fmt::print("no time of the call by the cost model: {}\n", result.refusal);
   }

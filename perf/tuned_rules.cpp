@@ -108,7 +108,9 @@ ByteRange bytes_of(const TunedRange& range, std::span<const std::uint64_t> sizes
 }
 
 std::string tuning_text(std::span<const TunedCollective> collectives, const Layout& layout,
-                        std::optional<int> leaders, const std::string& comment) {
+                        std::optional<int> leaders,
+                        const std::optional<diagnostics::CostModel>& model,
+                        const std::string& comment) {
   std::string lists;
   for (const TunedCollective& collective : collectives) {
     std::string rules;
@@ -119,8 +121,16 @@ std::string tuning_text(std::span<const TunedCollective> collectives, const Layo
     lists += fmt::format("{}    {}: [\n{}\n    ]", lists.empty() ? "" : ",\n",
                          Json(collective.name).dump(), rules);
   }
-  return fmt::format("{{\n  \"format\": 1,\n  \"comment\": {},\n  \"rules\": {{\n{}\n  }}\n}}\n",
-                     Json(comment).dump(-1, ' ', false, Json::error_handler_t::replace), lists);
+  std::string parameters;
+  if (model) {
+    Json object;
+    diagnostics::for_parameters(
+        *model, [&object](const char* name, const auto& member) { object[name] = member; });
+    parameters = ",\n  \"model\": " + object.dump();
+  }
+  return fmt::format("{{\n  \"format\": 1,\n  \"comment\": {},\n  \"rules\": {{\n{}\n  }}{}\n}}\n",
+                     Json(comment).dump(-1, ' ', false, Json::error_handler_t::replace), lists,
+                     parameters);
 }
 
 }  // namespace allrail::perf

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/simulation.hpp"
+
 namespace allrail::perf {
 
 /// An algorithm with a number of ports, and what it took at every size.
@@ -59,8 +61,11 @@ struct TunedCollective {
 };
 
 /// The text of a tuning file, a rule to a line, with the times as comments. `leaders`, if any, are
-/// those that the allgathers were measured with.
+/// those that allgathers and alltoalls were measured with; `model`, if any, is put behind the
+/// rules.
 std::string tuning_text(std::span<const TunedCollective> collectives, const Layout& layout,
-                        std::optional<int> leaders, const std::string& comment);
+                        std::optional<int> leaders,
+                        const std::optional<diagnostics::CostModel>& model,
+                        const std::string& comment);
 
 }  // namespace allrail::perf

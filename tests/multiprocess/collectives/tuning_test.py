@@ -148,6 +148,47 @@ def test_tuning_is_measured_by():
             expect(row["wrong_bytes"] == 0, str(row))
 
 
+def test_tuning_by_a_model():
+    """Where no rule fits, the algorithm that the model in the file takes to be the fastest."""
+    costly = '"message_us": 1000, "rail_MBps": [10000]'
+    rules = '"rules": {"gather": [{"algorithm": "direct"}]}'
+    with folder_of(
+        tuning='{"format": 1, %s,\n"model": {%s}}' % (rules, costly),
+        quick='{"format": 1, "model": {"message_us": 0.01, "rail_MBps": [1]}}',
+    ) as folder:
+        path = os.path.join(folder, "%s.json")
+        chosen = set()
+        for file, collective in (
+            ("tuning", "allgather"),
+            ("quick", "allgather"),
+            ("tuning", "alltoall"),
+            ("quick", "alltoall"),
+            ("tuning", "scatter"),
+        ):
+            words = ("explain", collective, "4096")
+            text = program(INFO, 8, "8", *words, file=path % file)
+            found = choice(text)
+            imagined = choice(
+                program(INFO, 1, "1", *words, "--ranks", "8", "--nodes", "8", file=path % file)
+            )
+            what = "%s of %s: %s" % (collective, file, found)
+            expect(found == imagined, "%s, imagined %s" % (what, imagined))
+            match = re.match(r"by the cost model in (\S+) .*: ([0-9.]+) us; next is", found[2])
+            expect(match is not None and match[1] == path % file, what)
+            expect("time of the call by the cost model in %s: %s us" % match.groups() in text, text)
+            chosen.add((collective, found[0]))
+        expect(len(chosen) > 3, "the models differ: %s" % chosen)
+        by_rule = choice(program(INFO, 8, "8", "explain", "gather", "4096", file=path % "tuning"))
+        expect("tuning.json:1 " in by_rule[2], str(by_rule))
+        out = os.path.join(folder, "out.json")
+        options = ("--sizes", "8,4K", "--iterations", "2", "--json", out)
+        program(BENCH, 8, "8", "alltoall", *options, file=path % "tuning")
+        with open(out, encoding="utf-8") as file:
+            rows = json.load(file)["results"]
+        expect(("alltoall", rows[1]["algorithm"]) in chosen, str(rows))
+        expect(all(row["wrong_bytes"] == 0 for row in rows), str(rows))
+
+
 def test_tuning_files_differ():
     """No rank starts, and each names both ranks; equal files may lie anywhere."""
     other = RULES.replace('"ports": 3', '"ports": 2')

@@ -26,10 +26,11 @@ class Select : public testing::Test {
 
   coll::Selection allgather(std::uint64_t bytes = kBytes,
                             coll::MemoryKind memory = coll::MemoryKind::Ordinary) const {
-    return select_for(roster_, kRails, settings_, rules_, bytes, call_, memory);
+    return select_for(roster_, kRails, {settings_, rules_, model_.get()}, bytes, call_, memory);
   }
   coll::Selection rooted(coll::Operation operation, std::uint64_t bytes = kBytes) const {
-    return select_rooted_for(operation, roster_, kRails, settings_, rules_, bytes, call_);
+    return select_rooted_for(operation, roster_, kRails, {settings_, rules_, model_.get()}, bytes,
+                             call_);
   }
   static bool by_rule(const coll::Selection& selection) {
     return selection.reason.find("t.json:3") != std::string::npos;
@@ -39,6 +40,7 @@ class Select : public testing::Test {
   Options settings_;
   CallOptions call_;
   coll::TuningRules rules_;
+  std::unique_ptr<ModelChoice> model_;
 };
 
 TEST_F(Select, ARuleGoesBeforeTheBuiltInTable) {
@@ -53,13 +55,37 @@ TEST_F(Select, ARuleGoesBeforeTheBuiltInTable) {
 TEST_F(Select, WhereNoRuleFitsTheTableDecides) {
   const coll::TuningRules none;
   for (const std::uint64_t bytes : {kBytes - 1, kBytes + 1}) {
-    const auto expected = select_for(roster_, kRails, settings_, none, bytes, call_);
+    const auto expected = select_for(roster_, kRails, {settings_, none}, bytes, call_);
     EXPECT_EQ(allgather(bytes).algorithm, expected.algorithm);
     EXPECT_EQ(allgather(bytes).reason, expected.reason);
     EXPECT_FALSE(by_rule(allgather(bytes)));
   }
   EXPECT_FALSE(by_rule(rooted(coll::Operation::Scatter)));
   EXPECT_FALSE(by_rule(rooted(coll::Operation::Gather, kBytes - 1)));
+}
+
+TEST_F(Select, AModelIsAskedBetweenRulesAndTable) {
+  const auto by_model = [](const coll::Selection& selection) {
+    return selection.reason.starts_with("by the cost model in t.json");
+  };
+  TuningFile file;
+  file.path = "t.json";
+  file.model.emplace();
+  model_ = ModelChoice::of(file, settings_, roster_, kRails);
+  EXPECT_TRUE(by_rule(allgather()));
+  EXPECT_TRUE(by_model(allgather(kBytes + 1)));
+  EXPECT_TRUE(by_model(rooted(coll::Operation::Scatter)));
+  EXPECT_TRUE(by_rule(rooted(coll::Operation::Gather)));
+  EXPECT_FALSE(by_model(allgather(kBytes + 1, coll::MemoryKind::NodeBuffer)));
+  settings_.leaders = 2;
+  call_.ports = 5;
+  EXPECT_TRUE(by_model(allgather(kBytes + 1)));
+  EXPECT_EQ(allgather(kBytes + 1).leaders, 2);
+  EXPECT_EQ(allgather(kBytes + 1).ports, 5);
+  settings_.algorithms = {{"scatter", "direct"}};
+  EXPECT_FALSE(by_model(rooted(coll::Operation::Scatter)));
+  call_.algorithm = "smp-ring";
+  EXPECT_FALSE(by_model(allgather(kBytes + 1)));
 }
 
 TEST_F(Select, ASettingGoesBeforeARule) {

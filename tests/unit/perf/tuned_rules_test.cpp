@@ -86,7 +86,15 @@ TEST(TunedRules, TheTextIsATuningFileThatChoosesThem) {
       {"gather", kSizes, {{"binomial", 1, {1, 1, 1, 1}}}, {{0, 0, 3}}},
       {"scatter", kSizes, {}, {}}};
   const Layout layout{7, 3, 2, 3, 2};
-  const auto file = parse_tuning_file(tuning_text(tuned, layout, 4, "say \"so\"\n\xFF"), "t.json");
+  const auto file =
+      parse_tuning_file(tuning_text(tuned, layout, 4, {}, "say \"so\"\n\xFF"), "t.json");
+  EXPECT_FALSE(file.model.has_value());
+  diagnostics::CostModel model;
+  model.rail_MBps = {12.5, 0.25};
+  const auto with_model = parse_tuning_file(tuning_text(tuned, layout, 4, model, ""), "t.json");
+  ASSERT_TRUE(with_model.model.has_value());
+  EXPECT_EQ(with_model.model->rail_MBps, model.rail_MBps);
+  EXPECT_EQ(with_model.rule_count(), file.rule_count());
   coll::SelectionFacts facts;
   facts.ranks = 7;
   facts.nodes = 3;
