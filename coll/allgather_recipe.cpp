@@ -170,10 +170,10 @@ schedule::Schedule AllgatherRecipe::make(std::uint64_t begin, std::uint64_t byte
   schedule::Shape shape = packed(blocks_);
   if (!receive_offsets_.empty()) shape.receive_offsets = receive_offsets_;
   shape.bytes = of_all(cut(begin, bytes));
+  if (algorithm_.level != schedule::Level::Flat) shape.grouping = roster_.grouping(leaders_);
   const int rank = roster_.rank();
   switch (way_) {
     case Way::ThroughSlots:
-      if (algorithm_.level != schedule::Level::Flat) shape.grouping = roster_.grouping(leaders_);
       shape.lane_bytes = lane_bytes_;
       return allgather::make_schedule(algorithm_, shape, rank);
     case Way::Straight:

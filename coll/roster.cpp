@@ -68,4 +68,9 @@ std::shared_ptr<const schedule::Grouping> Roster::grouping(int leaders) const {
   return grouping;
 }
 
+int Roster::talking_local_rank() const {
+  const auto groups = grouping(1);
+  return groups ? groups->leaders[static_cast<std::size_t>(node())] : 0;
+}
+
 }  // namespace allrail::coll

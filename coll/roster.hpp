@@ -50,6 +50,8 @@ class Roster {
   int natural_leaders() const { return natural_leaders_; }
   /// What a shape with so many leaders groups the ranks by; null: by their order.
   std::shared_ptr<const schedule::Grouping> grouping(int leaders) const;
+  /// The local rank on my node that talks for it where one does for all.
+  int talking_local_rank() const;
 
  private:
   int rank_ = 0;

@@ -16,7 +16,7 @@ inline constexpr std::uint64_t kZeroCopyThresholdBytes = 1ULL * 1024 * 1024;
 /// The same for a Buffer, for which nothing has to be registered.
 inline constexpr std::uint64_t kBufferThresholdBytes = 512ULL * 1024;
 /// For a NodeBuffer, and for all that a node contributes: below it blocks go through the segment
-/// and the first rank of the node copies what arrives, which saves the ready tokens and a wait for
+/// and the leader of the node copies what arrives, which saves the ready tokens and a wait for
 /// acknowledgements. Measured: docs/decisions/0016.
 inline constexpr std::uint64_t kNodeBufferThresholdBytes = 256ULL * 1024;
 

@@ -168,7 +168,8 @@ class World::Allocation {
   /// To the rails.
   void make_known() {
     entry_.registered = true;
-    const bool is_put_into = !is_node_shared() || world_.team_.local_rank == 0;
+    const bool is_put_into =
+        !is_node_shared() || world_.team_.local_rank == world_.roster_.talking_local_rank();
     if (world_.fabric_ == nullptr || !is_put_into) return;
     const std::uint64_t kept = world_.buffers_->registered_bytes() + mine_.bytes;
     if (kept > world_.memory_.buffer_bytes) return refuse();

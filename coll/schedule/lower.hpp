@@ -40,7 +40,7 @@ std::uint64_t multi_leader_slot_bytes(const Shape& shape, Gather gather);
 std::uint64_t largest_lane_bytes(const Shape& shape);
 
 /// Participants are nodes, and the ranks of a node have one receive buffer together. Every rank
-/// copies its block to its place there, the first rank of a node puts from there into the receive
+/// copies its block to its place there, the leader of a node puts from there into the receive
 /// buffers of other nodes, and nobody copies out. shape.receive_offsets must be the same on all
 /// ranks, except on a single node, where they must be so on that node. Absolute placement only. No
 /// put is longer than `most_put_bytes`. The slot has flags, and for several nodes the header that
@@ -49,7 +49,7 @@ Schedule lower_node_shared(ExchangeFunction exchange, const Shape& shape, int ra
                            std::uint64_t most_put_bytes);
 
 /// The same result through the slot: any placement, and receive offsets that are the same on the
-/// ranks of a node only. The first rank of a node copies what arrives to its place, once.
+/// ranks of a node only. The leader of a node copies what arrives to its place, once.
 Schedule lower_node_shared_copied(ExchangeFunction exchange, const Shape& shape, int rank);
 
 /// The only node, nothing through the slot: every rank reads the blocks of the others where they

@@ -7,7 +7,7 @@
 #include "coll/schedule/step_list.hpp"
 
 // What the two lowerings into a receive buffer that a node shares have in common: one leader per
-// node, its first rank, and flags of two stages. Used by the lowering only.
+// node, who talks for it, and flags of two stages. Used by the lowering only.
 namespace allrail::schedule {
 
 class NodeSharedSteps {
@@ -24,14 +24,15 @@ class NodeSharedSteps {
         rank_(rank),
         node_(shape.map.node_of[rank]),
         local_(shape.map.local_rank_of[rank]),
+        leader_(shape.leader(node_, 0)),
         steps_(schedule_) {
     schedule_.stages = alone() ? 0 : kThere;
   }
 
   int node() const { return node_; }
   bool alone() const { return shape_.map.node_size(node_) == 1; }
-  bool leads() const { return local_ == 0; }
-  int leader_of(int node) const { return shape_.map.ranks_of[node].front(); }
+  bool leads() const { return local_ == leader_; }
+  int leader_of(int node) const { return shape_.talking_rank(node); }
   StepList& steps() { return steps_; }
   Schedule& schedule() { return schedule_; }
 
@@ -43,7 +44,7 @@ class NodeSharedSteps {
       if (local != local_) steps_.await_local(local, stage);
     }
   }
-  void await_leader(std::uint32_t stage) { steps_.await_local(0, stage); }
+  void await_leader(std::uint32_t stage) { steps_.await_local(leader_, stage); }
   void copy_own() {
     steps_.copy(Memory::Send, 0, Memory::Receive, shape_.receive_offsets[rank_],
                 shape_.bytes[rank_]);
@@ -54,6 +55,7 @@ class NodeSharedSteps {
   const int rank_;
   const int node_;
   const int local_;
+  const int leader_;
   Schedule schedule_;
   StepList steps_;
 };

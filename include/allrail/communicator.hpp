@@ -287,7 +287,7 @@ class ALLRAIL_API Communicator {
 
   /// Memory for `count` elements on every node, which its ranks share: a result that is received
   /// into it is stored once per node, and nobody copies it out. Collective; all ranks ask for the
-  /// same count. See NodeBuffer for what a call into it promises. Where the first rank of a node
+  /// same count. See NodeBuffer for what a call into it promises. Where the leader of a node
   /// may not lock so much memory (ulimit -l), calls into it are copied through the memory of the
   /// node, with one warning.
   /// @throws Error{Mismatch} on every rank where the counts differ, with the communicator dead;

@@ -14,7 +14,7 @@ namespace allrail {
 /// own; other nodes have others. A contiguous range: it converts to a span, and calls find out by
 /// address that a span lies in a NodeBuffer, so that parts of it work as well.
 ///
-/// In a call into it every rank copies its block to its place, the first rank of each node receives
+/// In a call into it every rank copies its block to its place, the leader of each node receives
 /// the blocks of other nodes, and nobody copies out. When the call returns on a rank, this rank
 /// sees the whole result, and nobody changes it before this rank has entered the next call into
 /// this NodeBuffer: a rank that is late holds up the others there. What this rank reads is what

@@ -87,6 +87,23 @@ def test_leaders_of_rooted_collectives():
     rooted_grid(7, "4+1+2", "packed", 13)
 
 
+def test_leaders_of_node_buffers():
+    """The rank that talks for a node has registered the memory, whichever it is."""
+    words = ("algorithms=" + ",".join(ALGORITHMS[1:]), "sizes=0,9,70001")
+    for ranks, nodes, policy in ((6, "2", "socket"), (7, "cyclic:3", "near")):
+        result = job(
+            ranks,
+            nodes,
+            "node-buffers",
+            *words,
+            wrapper=bound(shift=1),
+            env={**DESCRIBED, "ALLRAIL_LEADER_POLICY": policy},
+        )
+        what = "%d ranks on nodes %s, policy %s" % (ranks, nodes, policy)
+        done = result.out.count(" node-buffers done")
+        expect(result.code == 0 and done == ranks, what, result)
+
+
 def imagined(name, *words):
     """The ranks that lead each node of a described machine."""
     path = os.path.abspath(os.path.join(FOLDER, "..", "..", "unit", "topology", name + ".xml"))

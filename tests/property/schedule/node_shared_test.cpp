@@ -85,12 +85,15 @@ TEST_P(NodeShared, SequencesOfAnyShape) {
     for (std::uint64_t seed = 1; seed <= 400; seed += kOneOf) {
       Generator generator(seed);
       const NodeMap map = random_map(generator, generator.number(1, 24));
+      // One for all calls: whoever leads has registered the memory.
+      const auto grouping =
+          generator.number(0, 1) == 0 ? random_grouping(generator, map, 1) : nullptr;
       std::vector<ReplayCall> calls;
       const int count = generator.number(1, 4);
       for (int call = 0; call < count; ++call) {
-        const int ports = generator.number(1, 4);
-        calls.push_back(make_node_shared_call(GetParam(),
-                                              random_shape(generator, map, ports, 1, 40), straight,
+        Shape shape = random_shape(generator, map, generator.number(1, 4), 1, 40);
+        shape.grouping = grouping;
+        calls.push_back(make_node_shared_call(GetParam(), std::move(shape), straight,
                                               static_cast<std::uint64_t>(generator.number(1, 60))));
       }
       ASSERT_NO_FATAL_FAILURE(expect_right(GetParam(), calls, seed, generator.number(1, 3)));
@@ -103,8 +106,9 @@ TEST_P(NodeShared, StraightNobodyCopiesOut) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Generator generator(seed);
     const NodeMap map = random_map(generator, generator.number(1, 24));
-    const ReplayCall call = make_node_shared_call(
-        GetParam(), random_shape(generator, map, generator.number(1, 4), 1, 40), true, 30);
+    Shape shape = random_shape(generator, map, generator.number(1, 4), 1, 40);
+    if (generator.number(0, 1) == 0) shape.grouping = random_grouping(generator, map, 1);
+    const ReplayCall call = make_node_shared_call(GetParam(), std::move(shape), true, 30);
     for (int rank = 0; rank < map.ranks(); ++rank) {
       const Schedule& schedule = call.schedules[rank];
       std::uint64_t copied = 0;
@@ -114,7 +118,7 @@ TEST_P(NodeShared, StraightNobodyCopiesOut) {
           copied += step.bytes;
         }
         if (step.kind == StepKind::Put || step.kind == StepKind::Await) {
-          EXPECT_EQ(map.local_rank_of[rank], 0) << "rank " << rank << " does not lead";
+          EXPECT_EQ(rank, call.shape.talking_rank(map.node_of[rank])) << "does not lead";
           EXPECT_LE(step.bytes, 30U);
           EXPECT_EQ(step.to, Memory::Receive);
         }
