@@ -19,8 +19,8 @@ struct ImaginedCall {
   std::uint64_t bytes = 0;
   int root = 0;
   int ports = 1;
-  int leaders = 1;  // of an allgather or alltoall, per node
-  std::uint64_t segment_bytes = schedule::kSegmentBytes;
+  int leaders = 1;                  // of an allgather or alltoall, per node
+  std::uint64_t segment_bytes = 0;  // of a broadcast's pipeline; 0: chosen
 };
 
 /// The schedules that a job would run for ordinary memory, in one slice however large it is:

@@ -48,7 +48,7 @@ struct PlanLimits {
   // is ordinary and where it is in Buffers.
   std::uint64_t single_copy_threshold_bytes = UINT64_MAX;
   std::uint64_t mapped_threshold_bytes = UINT64_MAX;
-  std::uint64_t segment_bytes = schedule::kSegmentBytes;  // of a broadcast's pipeline
+  std::uint64_t segment_bytes = 0;  // of a broadcast's pipeline; 0: chosen
 };
 
 class Recipe;

@@ -42,7 +42,7 @@ struct ImaginedJobCall {
   int root = 0;
   int ports = 1;
   int leaders = 1;
-  std::uint64_t broadcast_segment_bytes = 16ULL * 1024;  // as Options has it
+  std::uint64_t broadcast_segment_bytes = 0;  // as Options has it
   // Nodes that are alike, or, where it is not empty, the node of every rank.
   int nodes = 1;
   int ranks_per_node = 1;

@@ -70,18 +70,13 @@ struct Groups {
   int lane_of(int rank) const;
 };
 
-/// Of a pipeline: small enough that it fills quickly, large enough that a piece costs more to send
-/// than to post. Puts up to the threshold of striping travel whole on one rail, and pieces take
-/// turns.
-inline constexpr std::uint64_t kSegmentBytes = 16ULL * 1024;
-
 struct Shape : Groups {
   std::vector<std::uint64_t> bytes;            // bytes of every rank's block
   std::vector<std::uint64_t> receive_offsets;  // where every rank's block goes in my receive buffer
   int ports = 1;                               // k of the k-port model
   // Lanes begin at multiples of this in the slot; 0: they follow each other.
   std::uint64_t lane_bytes = 0;
-  std::uint64_t segment_bytes = kSegmentBytes;  // of a pipeline's pieces
+  std::uint64_t segment_bytes = 0;  // of a pipeline's pieces; 0: as it finds best
   // Null: nothing is known of them, and algorithms that go by switches take their flat form.
   std::shared_ptr<const Switches> switches{};
 };

@@ -155,10 +155,10 @@ std::vector<Entry> resource_entries() {
          return store_bytes(t, 4096, 8 * kMebi, true, o.chunk_bytes);
        },
        [](const Options& o) { return base::format_bytes(o.chunk_bytes); }},
-      {"ALLRAIL_BROADCAST_SEGMENT", "pieces in which a chain passes a broadcast on", "1K to 1G",
-       true,
+      {"ALLRAIL_BROADCAST_SEGMENT", "pieces in which a chain passes a broadcast on",
+       "0 (chosen), or 1K to 1G", true,
        [](Options& o, const std::string& t) {
-         return store_bytes(t, 1024, 1024 * kMebi, false, o.broadcast_segment_bytes);
+         return store_bytes(t, 1024, 1024 * kMebi, true, o.broadcast_segment_bytes);
        },
        [](const Options& o) { return base::format_bytes(o.broadcast_segment_bytes); }},
       {"ALLRAIL_NODE_MEMORY", "shared memory of a node", "1M to 1024G", true,

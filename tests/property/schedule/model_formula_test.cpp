@@ -126,11 +126,13 @@ TEST(ModelFormula, GathersAndScatters) {
 }
 
 TEST(ModelFormula, Broadcasts) {
-  constexpr std::uint64_t kPiece = 16ULL * 1024;  // of the chain
+  constexpr std::uint64_t kPiece = 16ULL * 1024;  // of the chain, as it is told
   constexpr int kPieces = 5;
   for_all_sizes([](int n, int ports) {
     const auto time = [&](const char* name, std::uint64_t bytes) {
-      return time_of(n, ports, bytes, [&](const Shape& shape, int rank) {
+      return time_of(n, ports, bytes, [&](const Shape& given, int rank) {
+        Shape shape = given;
+        shape.segment_bytes = kPiece;
         return coll::broadcast::make_schedule(*coll::broadcast::find_algorithm(name), shape, n - 1,
                                               rank);
       });

@@ -125,7 +125,12 @@ TEST(RootedReplay, AChainPassesSegmentsOn) {
                                                {6400, 100, 64},
                                                {6401, 100, 64},
                                                {100'000, 1, 64},
-                                               {100'000, 1 << 30, 1}}) {
+                                               {100'000, 1 << 30, 1},
+                                               {0, 0, 1},
+                                               {8 << 10, 0, 1},
+                                               {128 << 10, 0, 4},
+                                               {2 << 20, 0, 16},
+                                               {64 << 20, 0, 64}}) {
     Shape shape = uniform_shape(NodeMap({0, 1, 2}), bytes, 1, 1);
     shape.segment_bytes = segment;
     const RootedCall tested = make_broadcast(*coll::broadcast::find_algorithm("chain"), shape, 0);

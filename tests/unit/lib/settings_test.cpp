@@ -34,7 +34,7 @@ TEST(Settings, WhatAProgramSetsIsRefusedByTheNameOfItsVariable) {
       {"ALLRAIL_LOCAL_PUTS", [](Options& o) { o.local_puts = ""; }},
       {"ALLRAIL_SINGLE_COPY", [](Options& o) { o.single_copy = "yes"; }},
       {"ALLRAIL_CHUNK", [](Options& o) { o.chunk_bytes = 1; }},
-      {"ALLRAIL_BROADCAST_SEGMENT", [](Options& o) { o.broadcast_segment_bytes = 0; }},
+      {"ALLRAIL_BROADCAST_SEGMENT", [](Options& o) { o.broadcast_segment_bytes = 1; }},
       {"ALLRAIL_NODE_MEMORY", [](Options& o) { o.node_memory_bytes = 0; }},
       {"ALLRAIL_HUGE_PAGES", [](Options& o) { o.huge_pages = "nonsense"; }},
       {"ALLRAIL_TIMEOUT", [](Options& o) { o.timeout = std::chrono::milliseconds(-1); }},
