@@ -33,11 +33,13 @@ struct Cursor {
 /// line end counts as part of the line that it ends, the cursor is in the value's line then.
 class CountingIterator {
  public:
+  // NOLINTBEGIN(readability-identifier-naming): the names that std::iterator_traits looks for.
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
   using reference = const char&;
+  // NOLINTEND(readability-identifier-naming)
 
   CountingIterator(const char* at, Cursor& cursor) : at_(at), cursor_(&cursor) {}
   reference operator*() const { return *at_; }

@@ -22,12 +22,12 @@ constexpr long long kMostNodes = 65536;
 constexpr schedule::SimulationLimits kQuick{
     .actions = 50'000, .steps = 500'000, .most_actions = 50'000, .most_steps = 500'000};
 
-double s_per_byte(double rate_MBps, const char* name) {
-  if (!(rate_MBps > 0)) {
-    base::fail(Code::InvalidArgument, "{} of the cost model is {}: a rate is above 0", name,
-               rate_MBps);
+/// From MB/s.
+double s_per_byte(double rate, const char* name) {
+  if (!(rate > 0)) {
+    base::fail(Code::InvalidArgument, "{} of the cost model is {}: a rate is above 0", name, rate);
   }
-  return 1 / (rate_MBps * kMega);
+  return 1 / (rate * kMega);
 }
 
 double seconds(double time_us, const char* name) {
