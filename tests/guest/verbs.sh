@@ -51,24 +51,27 @@ for counted in "64 200" "262144 40" "1048576 20"; do
     fail "a small call allocates, or sends more than once: $(cat /tmp/count.log)"
 done
 
-# The cost model is fitted to both rails, and chooses as the model of a tuning file.
-timeout 100 /build/launcher/run/allrail-run -n 2 --nodes 2 \
-  /build/perf/allrail-bench fit --json /tmp/model.json >/tmp/fit.log 2>&1 ||
-  fail "the cost model was not fitted: $(cat /tmp/fit.log)"
-python3 -c '
+# The cost model is fitted to both rails, and chooses as the model of a tuning file. The kernel makes
+# no difference to that, and it takes a minute on one emulated processor: once is enough.
+if [[ $(uname -r) != 6.1.* ]]; then
+  timeout 250 /build/launcher/run/allrail-run -n 2 --nodes 2 \
+    /build/perf/allrail-bench fit --json /tmp/model.json >/tmp/fit.log 2>&1 ||
+    fail "the cost model was not fitted: $(cat /tmp/fit.log)"
+  python3 -c '
 import json
 model = json.load(open("/tmp/model.json"))
 assert len(model["rail_MBps"]) == 2 and min(model["rail_MBps"]) > 0, model
 json.dump({"format": 1, "model": model}, open("/tmp/tuning.json", "w"))
 ' || fail "it has not two rails: $(cat /tmp/model.json)"
-export ALLRAIL_TUNING_FILE=/tmp/tuning.json
-timeout 100 /build/launcher/run/allrail-run -n 3 --nodes 3 \
-  /build/perf/allrail-info explain allgather 4K >/tmp/explain.log 2>&1 ||
-  fail "explain by a model: $(cat /tmp/explain.log)"
-grep -q 'by the cost model in /tmp/tuning.json' /tmp/explain.log ||
-  fail "the model was not asked: $(cat /tmp/explain.log)"
-allgather 3 3 --sizes 8:64K --factor 64 --iterations 3
-unset ALLRAIL_TUNING_FILE
+  export ALLRAIL_TUNING_FILE=/tmp/tuning.json
+  timeout 100 /build/launcher/run/allrail-run -n 3 --nodes 3 \
+    /build/perf/allrail-info explain allgather 4K >/tmp/explain.log 2>&1 ||
+    fail "explain by a model: $(cat /tmp/explain.log)"
+  grep -q 'by the cost model in /tmp/tuning.json' /tmp/explain.log ||
+    fail "the model was not asked: $(cat /tmp/explain.log)"
+  allgather 3 3 --sizes 8:64K --factor 64 --iterations 3
+  unset ALLRAIL_TUNING_FILE
+fi
 
 ALLRAIL_CONNECT=direct allgather 4 2 --sizes 8:512K --factor 16 --iterations 5
 # One port of two has no address any more: its rail connects without one, the other's as before.
