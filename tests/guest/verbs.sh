@@ -51,8 +51,8 @@ for counted in "64 200" "262144 40" "1048576 20"; do
     fail "a small call allocates, or sends more than once: $(cat /tmp/count.log)"
 done
 
-# The cost model is fitted to both rails, and chooses as the model of a tuning file. The kernel makes
-# no difference to that, and it takes a minute on one emulated processor: once is enough.
+# The cost model is fitted to both rails, and chooses as the model of a tuning file. The kernel
+# makes no difference to that, and it takes a minute on one emulated processor: once is enough.
 if [[ $(uname -r) != 6.1.* ]]; then
   timeout 250 /build/launcher/run/allrail-run -n 2 --nodes 2 \
     /build/perf/allrail-bench fit --json /tmp/model.json >/tmp/fit.log 2>&1 ||
