@@ -24,7 +24,7 @@ namespace allrail {
 /// How one call is to be done. Equal on all ranks of the call.
 struct CallOptions {
   std::string algorithm;  ///< empty: chosen; names are listed by `allrail-bench --list`
-  int ports = 0;          ///< 0: the setting, else the number of rails
+  int ports = 0;          ///< 0: the setting, else chosen; for a named algorithm one per rail
   int leaders = 0;        ///< of allgathers and alltoalls, per node; 0: the setting, else chosen
   std::chrono::milliseconds timeout{0};  ///< 0: the setting (ALLRAIL_TIMEOUT), by default none
 };

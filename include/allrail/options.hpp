@@ -38,8 +38,8 @@ struct ALLRAIL_API Options {
   std::chrono::milliseconds timeout{0};
   /// ALLRAIL_BOOTSTRAP_TIMEOUT: bound of start-up and of connecting, 60 s.
   std::chrono::milliseconds bootstrap_timeout{60'000};
-  /// ALLRAIL_PORTS (equal): peers that an algorithm step sends to at once, 1 to 64; 0: the number
-  /// of rails.
+  /// ALLRAIL_PORTS (equal): peers that an algorithm step sends to at once, 1 to 64; 0: chosen
+  /// with the algorithm, or one for every rail where a call or a setting names that.
   int ports = 0;
   /// ALLRAIL_LEADERS (equal): ranks per node that talk over rails, 1 to 64; 0: chosen.
   int leaders = 0;

@@ -107,7 +107,7 @@ std::vector<Entry> communication_entries() {
        "empty (not known), a JSON file, a file of ibnetdiscover, or ibnetdiscover, which is run",
        false, [](Options& o, const std::string& t) { return o.switch_map = t, true; },
        [](const Options& o) { return o.switch_map; }},
-      {"ALLRAIL_PORTS", "peers that a step sends to at once", "0 (number of rails) to 64", true,
+      {"ALLRAIL_PORTS", "peers that a step sends to at once", "0 (chosen) to 64", true,
        [](Options& o, const std::string& t) { return store_number(t, 0, 64, o.ports); },
        [](const Options& o) { return std::to_string(o.ports); }},
       {"ALLRAIL_LEADERS", "ranks per node that talk over rails", "0 (chosen) to 64", true,
