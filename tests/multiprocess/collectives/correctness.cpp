@@ -175,8 +175,8 @@ int run_sequence(const Arguments& arguments) {
   return 0;
 }
 
-/// A block beyond what 32 bits count, in place: without a second copy of the result. With `starts`,
-/// by a plan that is started so often.
+/// Large blocks, in place: without a second copy of the result, so that this may be longer than 32
+/// bits count. With `starts`, by a plan that is started so often.
 int run_huge(const Arguments& arguments) {
   auto communicator = allrail::Communicator::world();
   const auto bytes = static_cast<std::size_t>(arguments.number("bytes", 1 << 20));
