@@ -1,8 +1,10 @@
 // A call on its way through the engine: one entry of its queue.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "coll/node_walk.hpp"
 #include "coll/plan.hpp"
 #include "coll/registration.hpp"
 #include "lib/base/clock.hpp"
@@ -26,7 +28,10 @@ struct CallRun {
   std::uint64_t begun = 0;        // slices that have a number and a slot
   std::uint64_t ended = 0;        // slices whose steps are done here
   std::uint64_t last_number = 0;  // of the slice begun last
-  CallRun* next = nullptr;        // started after this one
+  // Of a call whose first steps were made before it was put into the queue; else of number 0.
+  SliceIdentity walked;
+  std::size_t walked_steps = 0;
+  CallRun* next = nullptr;  // started after this one
   Registration registration;
 };
 

@@ -54,12 +54,14 @@ std::uint64_t DoneCounts::of_my_node(std::uint64_t call) {
   return lowest_local();
 }
 
-bool DoneCounts::my_node_is_done(std::uint64_t call) {
-  if (call == 0 || lowest_local() >= call) return true;
+bool DoneCounts::look_whether_my_node_is_done(std::uint64_t call) {
+  node_was_at_ = lowest_local();
+  if (node_was_at_ >= call) return true;
   // Acknowledgements of this rank's own puts may have come since the last call ended.
   if (mine_ < call) refresh_mine();
   look_at_lines();
-  return lowest_local() >= call;
+  node_was_at_ = lowest_local();
+  return node_was_at_ >= call;
 }
 
 bool DoneCounts::node_of_is_done(int peer, std::uint64_t call) {

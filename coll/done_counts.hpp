@@ -34,7 +34,9 @@ class DoneCounts {
   /// known has fallen behind.
   std::uint64_t of_my_node(std::uint64_t call);
   /// Whether every rank of my node is done with `call`.
-  bool my_node_is_done(std::uint64_t call);
+  bool my_node_is_done(std::uint64_t call) {
+    return call <= node_was_at_ || look_whether_my_node_is_done(call);
+  }
   void note_local(int local_rank, std::uint64_t done) {
     std::uint64_t& known = local_[static_cast<std::size_t>(local_rank)];
     if (done > known) known = done;
@@ -76,12 +78,14 @@ class DoneCounts {
     std::uint64_t by_message = 0;  // what control messages told the peer
     std::uint64_t in_headers = 0;  // what our block headers on their way to it say
   };
+  bool look_whether_my_node_is_done(std::uint64_t call);
   void look_at_lines();
   std::uint64_t lowest_local() const;
 
   const Team& team_;
   std::uint64_t finished_ = 0;
   std::uint64_t mine_ = 0;
+  std::uint64_t node_was_at_ = 0;     // the count of the node at some time
   std::uint64_t asked_at_ = 0;        // the count of the node at the last has_risen()
   std::vector<std::uint64_t> local_;  // by local rank
   std::vector<std::uint64_t> nodes_;  // by node

@@ -33,11 +33,48 @@ void Engine::connect(const CallPlan& plan) {
 }
 
 void Engine::run(const CallPlan& plan, const Buffers& buffers, base::Deadline deadline) {
+  if (plan.is_on_node() && front_ == nullptr) {
+    if (walk(plan, buffers)) return;
+  } else {
+    blocking_.walked.number = 0;
+    blocking_.walked_steps = 0;
+  }
   blocking_.plan = &plan;
   blocking_.buffers = buffers;
   blocking_.deadline = deadline;
   start(blocking_);
   if (blocking_.state != CallRun::State::Ended) wait(blocking_);
+}
+
+/// Makes a call past the queue. False: it has to wait longer than a rank with a core of its own
+/// looks at a flag, or ranks differ. Then blocking_ says how far it came.
+bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
+  SliceIdentity& identity = blocking_.walked;
+  identity = next_identity(plan, buffers.place);
+  blocking_.walked_steps = 0;
+  if (!done_counts_.my_node_is_done(identity.slot.previous_call)) return false;
+  const bool has_core = team_.wait_policy.has_own_core() && !core_.is_likely();
+  blocking_.walked_steps =
+      walk_on_node(team_, done_counts_, {plan.first(), buffers.send, buffers.receive, identity},
+                   has_core ? team_.wait_policy.spins : 0);
+  if (blocking_.walked_steps < plan.first().steps.size()) return false;
+  ++slices_ended_;
+  waiting_since_ns_ = next_warning_ns_ = 0;
+  done_counts_.finished(identity.number);
+  return true;
+}
+
+/// Its number, stamp and slot, which the node is told.
+inline SliceIdentity Engine::next_identity(const CallPlan& plan, std::uint64_t place) {
+  SliceIdentity identity;
+  identity.number = ++sequence_;
+  identity.stamp = mix(plan.hash() ^ communicator_, identity.number);
+  identity.flag_stamp = place == 0 ? identity.stamp : mix(identity.stamp, place);
+  identity.slot = slots_.take(plan.slot_bytes(), identity.number);
+  shm::RankLine& line = team_.segment->line(team_.local_rank);
+  // The time of entry is filled in when the wait gets long: most calls need no clock.
+  shm::enter_call(line, identity.number, identity.stamp, 0);
+  return identity;
 }
 
 void Engine::start(CallRun& call) {
@@ -76,8 +113,8 @@ inline void Engine::begin(CallRun& run) {
   const CallPlan& plan = *run.plan;
   const std::size_t place = place_of(active_count_);
   Call& call = executions_[place].next_call();
-  call.number = run.last_number = ++sequence_;
-  call.stamp = mix(plan.hash() ^ communicator_, call.number);
+  call.identity = run.walked.number != 0 ? run.walked : next_identity(plan, run.buffers.place);
+  run.last_number = call.identity.number;
   if (run.begun == 0) {
     call.schedule = &plan.first();
   } else {
@@ -85,7 +122,6 @@ inline void Engine::begin(CallRun& run) {
     call.schedule = call.keep_alive.get();
   }
   call.has_puts = !plan.peers().empty();
-  call.flag_stamp = run.buffers.place == 0 ? call.stamp : mix(call.stamp, run.buffers.place);
   const std::uint64_t offset = run.begun * plan.slice_bytes();
   call.buffers.send_place = run.buffers.send_place;  // of calls of one slice only
   call.buffers.receive_place = run.buffers.receive_place;
@@ -95,7 +131,6 @@ inline void Engine::begin(CallRun& run) {
   if (call.buffers.send != nullptr) call.buffers.send += offset;
   if (call.buffers.receive != nullptr) call.buffers.receive += offset;
   call.description = plan.description();
-  call.slot = slots_.take(plan.slot_bytes(), call.number);
   call.window = nullptr;
   if (plan.zero_copy()) {
     const bool is_registered = run.buffers.window != nullptr;
@@ -104,11 +139,8 @@ inline void Engine::begin(CallRun& run) {
     call.slice_offset = offset;
   }
 
-  shm::RankLine& line = team_.segment->line(team_.local_rank);
-  // The time of entry is filled in when the wait gets long: most calls need no clock.
-  shm::enter_call(line, call.number, call.stamp, 0);
   steps_done_[place] = false;
-  executions_[place].start();
+  executions_[place].start(run.walked_steps);
   ++active_count_;
   ++run.begun;
 }

@@ -87,6 +87,8 @@ class Engine {
   static constexpr int kMaxActive = 3;  // slices under way at once: a large slot less
 
   // engine.cpp
+  bool walk(const CallPlan& plan, const Buffers& buffers);
+  SliceIdentity next_identity(const CallPlan& plan, std::uint64_t place);
   void begin_slices();
   bool has_memory(CallRun& call);
   void begin(CallRun& run);

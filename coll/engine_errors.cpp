@@ -44,7 +44,7 @@ void Engine::report_mismatch(const CallMismatch& mismatch, const Call& mine) {
       fmt::format("call {} differs between ranks: rank {} makes {}, rank {} makes {} (call {}); "
                   "every rank must make the same collective calls in the same order with the same "
                   "sizes, algorithm and kind of memory",
-                  mine.number, team_.rank, describe(mine.description), mismatch.peer, what,
+                  mine.identity.number, team_.rank, describe(mine.description), mismatch.peer, what,
                   theirs.call));
 }
 

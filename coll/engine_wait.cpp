@@ -257,11 +257,11 @@ void Engine::check_local_ranks() {
     for (int i = 0; i < active_count_; ++i) {
       // Of a call with a root the other rank may be through already.
       const Call& mine = active(i).call();
-      const std::uint64_t theirs = shm::recent_stamp(line, mine.number);
-      if (theirs == 0 || theirs == mine.stamp) continue;
+      const std::uint64_t theirs = shm::recent_stamp(line, mine.identity.number);
+      if (theirs == 0 || theirs == mine.identity.stamp) continue;
       CallMismatch mismatch;
       mismatch.peer = ranks[static_cast<std::size_t>(local)];
-      mismatch.theirs.call = mine.number;
+      mismatch.theirs.call = mine.identity.number;
       report_mismatch(mismatch, mine);
     }
   }

@@ -26,10 +26,11 @@ static_assert(schedule::kLineStride == sizeof(shm::Flag) &&
 
 Execution::Execution(ExecutionContext& context) : context_(context), team_(context.team) {}
 
-void Execution::start() {
-  slot_ = team_.segment->bytes().data() + team_.slot_offset(team_.node, call_.slot.number);
+void Execution::start(std::size_t steps_done) {
+  slot_ = team_.segment->bytes().data() + team_.slot_offset(team_.node, call_.identity.slot.number);
   slot_is_free_ = false;
-  next_step_ = next_await_ = 0;
+  next_step_ = steps_done;
+  next_await_ = 0;
   puts_left_ = 0;
   token_of_ = -1;
   told_what_arrived_ = false;
@@ -80,7 +81,7 @@ bool Execution::advance(bool in_turn) {
 // What advance() takes for every step of a small call is inline: a call of its own would cost as
 // much as most steps.
 inline bool Execution::slot_free() {
-  slot_is_free_ = context_.done_counts.my_node_is_done(call_.slot.previous_call);
+  slot_is_free_ = context_.done_counts.my_node_is_done(call_.identity.slot.previous_call);
   return slot_is_free_;
 }
 
@@ -97,8 +98,8 @@ inline bool Execution::slot_free() {
     case StepKind::Await:
       return await(step);
     case StepKind::Publish:
-      shm::raise(*team_.segment, call_.slot.number, team_.local_rank,
-                 shm::flag_value(call_.number, step.stage), call_.flag_stamp,
+      shm::raise(*team_.segment, call_.identity.slot.number, team_.local_rank,
+                 shm::flag_value(call_.identity.number, step.stage), call_.identity.flag_stamp,
                  context_.done_counts.mine());
       return true;
     case StepKind::AwaitLocal:
@@ -116,7 +117,7 @@ inline bool Execution::slot_free() {
 
 /// What local rank 0 tells with its flag of this call; the lines of the others follow.
 inline std::byte* Execution::lines() const {
-  return team_.segment->flag(call_.slot.number, 0).payload;
+  return team_.segment->flag(call_.identity.slot.number, 0).payload;
 }
 
 inline const std::byte* Execution::source(Memory memory, std::uint64_t offset) const {
@@ -147,9 +148,9 @@ inline void Execution::copy(const Step& step) {
 
 void Execution::stamp(const Step& step) {
   BlockHeader header;
-  header.stamp = call_.stamp;
-  header.call = call_.number;
-  header.done = context_.done_counts.of_my_node(call_.number);
+  header.stamp = call_.identity.stamp;
+  header.call = call_.identity.number;
+  header.done = context_.done_counts.of_my_node(call_.identity.number);
   header.description = call_.description;
   header.owner = team_.rank;
   std::memcpy(slot_ + step.to_offset, &header, sizeof header);
@@ -178,7 +179,7 @@ const ReadyToken* Execution::token_of(int peer) {
 int Execution::port_of(const Step& step) const {
   const int port = call_.schedule->lane + step.round + step.port;
   if (step.bytes < kTurnBytes) return port;
-  return port + static_cast<int>(call_.number / kTurnCalls % kMostTurns);
+  return port + static_cast<int>(call_.identity.number / kTurnCalls % kMostTurns);
 }
 
 bool Execution::put(const Step& step) {
@@ -189,10 +190,12 @@ bool Execution::put(const Step& step) {
   put.from = source(step.from, step.from_offset);
   put.bytes = step.bytes;
   put.port = port_of(step);
-  put.call = call_.number;
+  put.call = call_.identity.number;
   if (step.to == Memory::Slot) {
-    if (!context_.done_counts.node_of_is_done(step.peer, call_.slot.previous_call)) return false;
-    put.offset = team_.slot_offset(team_.node_of(step.peer), call_.slot.number) + step.to_offset;
+    if (!context_.done_counts.node_of_is_done(step.peer, call_.identity.slot.previous_call))
+      return false;
+    put.offset =
+        team_.slot_offset(team_.node_of(step.peer), call_.identity.slot.number) + step.to_offset;
   } else {
     const ReadyToken* token = token_of(step.peer);
     if (token == nullptr) return false;
@@ -255,7 +258,7 @@ bool Execution::await(const Step& step) {
 bool Execution::header_matches(const Step& step) {
   BlockHeader header;
   std::memcpy(&header, slot_ + step.to_offset, sizeof header);
-  if (!is_of_call(header, call_.stamp, team_.roster->ranks())) {
+  if (!is_of_call(header, call_.identity.stamp, team_.roster->ranks())) {
     mismatch_ = {step.peer, header};
     return false;
   }
@@ -267,16 +270,16 @@ bool Execution::header_matches(const Step& step) {
 void Execution::note_sender(const Step& step) {
   BlockHeader header;
   std::memcpy(&header, slot_ + step.from_offset, sizeof header);
-  if (!is_of_call(header, call_.stamp, team_.roster->ranks())) return;
+  if (!is_of_call(header, call_.identity.stamp, team_.roster->ranks())) return;
   context_.done_counts.note_node(team_.node_of(header.owner), header.done);
 }
 
 inline bool Execution::await_local(const Step& step) {
-  const shm::Flag& flag = team_.segment->flag(call_.slot.number, step.peer);
-  if (!shm::reached(flag, shm::flag_value(call_.number, step.stage))) return false;
-  if (flag.stamp.load(std::memory_order_relaxed) != call_.flag_stamp) {
+  const shm::Flag& flag = team_.segment->flag(call_.identity.slot.number, step.peer);
+  if (!shm::reached(flag, shm::flag_value(call_.identity.number, step.stage))) return false;
+  if (flag.stamp.load(std::memory_order_relaxed) != call_.identity.flag_stamp) {
     mismatch_.peer = team_.roster->rank_of_local(step.peer);
-    mismatch_.theirs.call = call_.number;
+    mismatch_.theirs.call = call_.identity.number;
     return false;
   }
   context_.done_counts.note_local(step.peer, flag.done.load(std::memory_order_relaxed));
@@ -291,9 +294,9 @@ void Execution::offer(const Step& step) {
   } else {
     place.offset += step.from_offset;
   }
-  write_offer(team_.segment->flag(call_.slot.number, team_.local_rank), place);
-  shm::raise(*team_.segment, call_.slot.number, team_.local_rank,
-             shm::flag_value(call_.number, step.stage), call_.flag_stamp,
+  write_offer(team_.segment->flag(call_.identity.slot.number, team_.local_rank), place);
+  shm::raise(*team_.segment, call_.identity.slot.number, team_.local_rank,
+             shm::flag_value(call_.identity.number, step.stage), call_.identity.flag_stamp,
              context_.done_counts.mine());
 }
 
@@ -310,7 +313,7 @@ bool Execution::read(const Step& step) {
 }
 
 int Execution::read_offer_of(int local, const Step& step) {
-  const SharedPlace place = read_offer(team_.segment->flag(call_.slot.number, local));
+  const SharedPlace place = read_offer(team_.segment->flag(call_.identity.slot.number, local));
   std::byte* const to = target(step.to, step.to_offset);
   if (place.buffer == 0) {
     return team_.reader->read(local, place.offset + step.from_offset, to, step.bytes);
@@ -347,13 +350,13 @@ void Execution::note_all_headers() {
   for (const std::uint64_t offset : call_.schedule->header_offsets) {
     BlockHeader header;
     std::memcpy(&header, slot_ + offset, sizeof header);
-    if (!is_of_call(header, call_.stamp, team_.roster->ranks())) continue;
+    if (!is_of_call(header, call_.identity.stamp, team_.roster->ranks())) continue;
     context_.done_counts.note_node(team_.node_of(header.owner), header.done);
   }
 }
 
 void Execution::finish() {
-  if (slot_is_free_ && call_.number % kHeadersEvery == 0) note_all_headers();
+  if (slot_is_free_ && call_.identity.number % kHeadersEvery == 0) note_all_headers();
   call_.keep_alive.reset();
   state_ = State::Idle;
 }

@@ -10,6 +10,7 @@
 
 #include "coll/block_header.hpp"
 #include "coll/done_counts.hpp"
+#include "coll/node_walk.hpp"
 #include "coll/ready_token.hpp"
 #include "coll/registration.hpp"
 #include "coll/schedule/schedule.hpp"
@@ -36,11 +37,8 @@ struct Call {
   const schedule::Schedule* schedule = nullptr;
   std::shared_ptr<const schedule::Schedule> keep_alive;  // null where the plan holds it
   Buffers buffers;
-  std::uint64_t number = 0;
-  std::uint64_t stamp = 0;
-  std::uint64_t flag_stamp = 0;  // in flags: what the ranks of a node agree on besides
+  SliceIdentity identity;
   CallDescription description;
-  SlotUse slot;
   // That the receive buffer lies in; zero-copy only.
   const transport::RemoteWindow* window = nullptr;
   std::uint64_t window_offset = 0;  // where the receive buffer begins in it
@@ -67,9 +65,10 @@ class Execution {
     call_ = std::move(call);
     start();
   }
-  /// The same without a copy: whoever starts a call fills in all of this before.
+  /// The same without a copy: whoever starts a call fills in all of this before. The first
+  /// `steps_done` steps have been made; no step of such a call is a Put or an Await.
   Call& next_call() { return call_; }
-  void start();
+  void start(std::size_t steps_done = 0);
   /// Walks on as far as possible. `in_turn` is false while an earlier call has puts to post or
   /// awaits to announce: both keep the order of calls. True once all steps are done.
   bool advance(bool in_turn);
@@ -79,7 +78,7 @@ class Execution {
   void finish();
 
   State state() const { return state_; }
-  std::uint64_t call_number() const { return call_.number; }
+  std::uint64_t call_number() const { return call_.identity.number; }
   bool holds_the_turn() const { return puts_left_ != 0 || announced_ < await_steps_.size(); }
   const CallMismatch* mismatch() const { return mismatch_.peer < 0 ? nullptr : &mismatch_; }
   const FailedRead* failed_read() const { return failed_read_.peer < 0 ? nullptr : &failed_read_; }

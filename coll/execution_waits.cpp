@@ -34,7 +34,7 @@ const Step* Execution::awaited_put() const {
 
 bool Execution::awaits_node() const {
   // Puts of this rank that are not acknowledged hold its slot as well: their news comes by rail.
-  if (!slot_is_free_) return context_.done_counts.mine() >= call_.slot.previous_call;
+  if (!slot_is_free_) return context_.done_counts.mine() >= call_.identity.slot.previous_call;
   if (next_step_ >= call_.schedule->steps.size()) return false;
   const Step& step = call_.schedule->steps[next_step_];
   return step.kind == StepKind::AwaitLocal ||
@@ -42,12 +42,13 @@ bool Execution::awaits_node() const {
 }
 
 bool Execution::node_is_ready() const {
-  if (!slot_is_free_) return context_.done_counts.my_node_is_done(call_.slot.previous_call);
+  if (!slot_is_free_)
+    return context_.done_counts.my_node_is_done(call_.identity.slot.previous_call);
   if (next_step_ >= call_.schedule->steps.size()) return true;
   const Step& step = call_.schedule->steps[next_step_];
   if (step.kind == StepKind::AwaitLocal) {
-    return shm::reached(team_.segment->flag(call_.slot.number, step.peer),
-                        shm::flag_value(call_.number, step.stage));
+    return shm::reached(team_.segment->flag(call_.identity.slot.number, step.peer),
+                        shm::flag_value(call_.identity.number, step.stage));
   }
   if (step.kind != StepKind::Await || !team_.is_local(step.peer)) return true;
   const auto& counter = team_.segment->local_puts(team_.local_rank_of(step.peer), team_.local_rank);

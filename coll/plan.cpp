@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coll/node_walk.hpp"
 #include "coll/recipe.hpp"
 #include "lib/base/error.hpp"
 
@@ -68,6 +69,7 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   std::ranges::sort(peers_);
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   peers_.shrink_to_fit();
+  is_on_node_ = slices_ == 1 && !zero_copy_ && coll::is_on_node(*first_);
   if (slices_ == 1) recipe_.reset();
 }
 

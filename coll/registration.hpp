@@ -29,6 +29,14 @@ struct Buffers {
   std::uint64_t place = 0;
 };
 
+/// Of memory that lies in no Buffer.
+inline Buffers ordinary_buffers(std::span<const std::byte> send, std::span<std::byte> receive) {
+  return {.send = send.data(),
+          .receive = receive.data(),
+          .receive_bytes = receive.size(),
+          .send_bytes = send.size()};
+}
+
 class Registration;
 
 /// How much may be registered at once, and who holds how much. Where the limit is near, plans that

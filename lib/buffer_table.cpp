@@ -34,11 +34,9 @@ std::span<const std::byte> BufferTable::parts_of(std::uint64_t buffer) const noe
   return found == parts_.end() ? std::span<const std::byte>() : found->second.memory.bytes();
 }
 
-coll::SharedPlace BufferTable::place_of(std::span<const std::byte> memory) const noexcept {
-  const Entry* const entry = find(memory);
+coll::SharedPlace BufferTable::place_in(const Entry* entry, const std::byte* memory) noexcept {
   if (entry == nullptr || entry->node_buffer != 0) return {};
-  const auto offset = static_cast<std::uint64_t>(memory.data() - entry->mine.data());
-  return {entry->number, entry->offset + offset};
+  return {entry->number, entry->offset + static_cast<std::uint64_t>(memory - entry->mine.data())};
 }
 
 /// This rank uses its part no more. The others may still send from theirs, and this rank read them.

@@ -43,10 +43,15 @@ class BufferTable final : public coll::MappedBuffers {
   /// The registered Buffer or the NodeBuffer in which all of `memory` lies; null for ordinary
   /// memory.
   const Entry* find(std::span<const std::byte> memory) const noexcept;
+  /// Whether all memory is ordinary memory.
+  bool empty() const noexcept { return entries_.empty(); }
   std::span<const std::byte> parts_of(std::uint64_t buffer) const noexcept override;
-  /// Where memory that lies in a Buffer lies for the ranks of this node; of other memory, no
-  /// Buffer.
-  coll::SharedPlace place_of(std::span<const std::byte> memory) const noexcept;
+  /// Where memory for which find() said `entry` lies for the ranks of this node; of what is not in
+  /// a Buffer, no Buffer.
+  static coll::SharedPlace place_in(const Entry* entry, const std::byte* memory) noexcept;
+  coll::SharedPlace place_of(std::span<const std::byte> memory) const noexcept {
+    return place_in(find(memory), memory.data());
+  }
   /// Of all Buffers and NodeBuffers that live, on this rank.
   std::uint64_t registered_bytes() const noexcept;
   /// The end of the Buffer that begins there. Without effect on other Buffers.

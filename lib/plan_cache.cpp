@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace allrail {
+namespace {
+
+bool is_plain_allgather(const PlanKey& key) noexcept {
+  return key.operation == coll::Operation::Allgather && key.memory == coll::MemoryKind::Ordinary &&
+         key.algorithm->empty() && key.ports == 0 && key.leaders == 0;
+}
+
+}  // namespace
 
 bool PlanCache::Entry::matches(const PlanKey& key) const noexcept {
   return operation == key.operation && root == key.root && bytes == key.bytes &&
@@ -36,7 +44,8 @@ const coll::CallPlan& PlanCache::keep(const PlanKey& key, std::unique_ptr<coll::
                       key.ports,
                       key.leaders,
                       std::move(plan),
-                      ++uses_});
+                      ++uses_,
+                      is_plain_allgather(key)});
   last_ = &entries_.back();
   return *last_->plan;
 }

@@ -40,6 +40,14 @@ class PlanCache {
     last_->last_use = ++uses_;
     return last_->plan.get();
   }
+  /// The plan of an allgather of equal blocks between ordinary memory for which nothing else was
+  /// said, if such a call used the last plan found. A key has more words than such a call has left
+  /// to do.
+  const coll::CallPlan* find_plain_allgather(std::uint64_t bytes) noexcept {
+    if (last_ == nullptr || !last_->is_plain_allgather || last_->bytes != bytes) return nullptr;
+    last_->last_use = ++uses_;
+    return last_->plan.get();
+  }
   /// Keeps a plan; the least recently used one goes when there are more than kMostPlans.
   const coll::CallPlan& keep(const PlanKey& key, std::unique_ptr<coll::CallPlan> plan);
 
@@ -57,6 +65,7 @@ class PlanCache {
     int ports, leaders;
     std::unique_ptr<coll::CallPlan> plan;
     std::uint64_t last_use = 0;
+    bool is_plain_allgather = false;
     bool matches(const PlanKey& key) const noexcept;
   };
   Entry* look_for(const PlanKey& key) noexcept;

@@ -15,6 +15,12 @@
 namespace allrail {
 namespace {
 
+/// Nothing but what a call without options says.
+bool says_nothing(const CallOptions& options) {
+  return options.algorithm.empty() && options.ports == 0 && options.leaders == 0 &&
+         options.timeout.count() <= 0;
+}
+
 void check_range(const char* name, int value) {
   constexpr int kMost = 64;
   if (value < 0 || value > kMost) {
@@ -141,25 +147,24 @@ coll::MemoryKind World::kind_of(std::span<const std::byte> receive) const noexce
 }
 
 bool World::is_mapped_for(coll::MemoryKind kind, std::span<const std::byte> send) const noexcept {
-  return kind == coll::MemoryKind::Buffer && buffers_->place_of(send).buffer != 0;
+  if (kind != coll::MemoryKind::Buffer) return false;
+  const BufferTable::Entry* const source = buffers_->find(send);
+  return source != nullptr && source->node_buffer == 0;
 }
 
 coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::byte> receive,
                                 const PlanKey& key) const {
-  coll::Buffers buffers;
-  buffers.send = send.data();
-  buffers.send_bytes = send.size();
-  buffers.receive = receive.data();
-  buffers.receive_bytes = receive.size();
+  coll::Buffers buffers = coll::ordinary_buffers(send, receive);
+  if (buffers_->empty()) return buffers;
   const BufferTable::Entry* const source = buffers_->find(send);
   buffers.send_is_registered = source != nullptr && source->registered;
-  buffers.send_place = buffers_->place_of(send);
+  buffers.send_place = BufferTable::place_in(source, send.data());
   if (key.memory == coll::MemoryKind::Ordinary) return buffers;
   const BufferTable::Entry& entry = *buffers_->find(receive);
   buffers.window = &entry.window;
   buffers.window_offset = static_cast<std::uint64_t>(receive.data() - entry.mine.data());
   if (entry.node_buffer == 0) {
-    buffers.receive_place = buffers_->place_of(receive);
+    buffers.receive_place = BufferTable::place_in(&entry, receive.data());
     return buffers;
   }
   // Rails read what they send from there.
@@ -174,11 +179,12 @@ coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::
 void World::barrier() {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
-  static const std::string no_name;
-  PlanKey key;
-  key.operation = coll::Operation::Barrier;
-  key.algorithm = &no_name;
-  run(plan_for(key, {}), {}, {});
+  if (!barrier_plan_) {
+    PlanKey key;
+    key.operation = coll::Operation::Barrier;
+    barrier_plan_ = make_connected_plan(key, {});
+  }
+  engine_->run(*barrier_plan_, {}, deadline_of(options_.timeout));
 }
 
 void World::check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -269,6 +275,14 @@ void World::allgather(std::span<const std::byte> send, std::span<std::byte> rece
                       const CallOptions& options) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
+  if (buffers_->empty() && says_nothing(options)) {
+    check_allgather(send, receive, static_cast<std::uint64_t>(roster_.ranks()) * send.size(),
+                    static_cast<std::uint64_t>(team_.rank) * send.size());
+    if (const coll::CallPlan* const plan = plans_.find_plain_allgather(send.size())) {
+      return engine_->run(*plan, coll::ordinary_buffers(send, receive),
+                          deadline_of(options_.timeout));
+    }
+  }
   const PlanKey key = allgather_key(send, receive, options);
   run(plan_for(key, options), buffers_of(send, receive, key), options);
 }

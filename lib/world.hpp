@@ -249,6 +249,7 @@ class World final : public coll::TeamEvents {
   coll::Team team_;
   std::unique_ptr<coll::Engine> engine_;
   PlanCache plans_;
+  std::unique_ptr<coll::CallPlan> barrier_plan_;  // once there was a barrier
   std::vector<std::shared_ptr<UserPlan>> user_plans_;
   std::unique_ptr<NodeControl> node_control_;
   std::unique_ptr<transport::ControlPlane> control_;  // on the first rank of each node

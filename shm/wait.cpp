@@ -26,14 +26,6 @@ constexpr std::int64_t kLongYieldNs = 1'000'000;
 constexpr int kSpinsWhenOutnumbered = 4;
 constexpr int kYieldsWhenOutnumbered = 1'000;
 
-inline void cpu_pause() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
-
 int membarrier(int command) noexcept {
   return static_cast<int>(::syscall(__NR_membarrier, command, 0, 0));
 }
@@ -77,6 +69,8 @@ WaitPolicy WaitPolicy::choose(bool outnumbered) noexcept {
   return {kSpinsOnOwnCore, kYieldsOnOwnCore};
 }
 
+bool WaitPolicy::has_own_core() const noexcept { return spins > kSpinsWhenOutnumbered; }
+
 Backoff::Backoff(const WaitPolicy& policy, SharedCore& core) noexcept
     : policy_(policy), core_(core) {
   if (core.is_likely()) policy_.spins = std::min(policy_.spins, kSpinsWhenOutnumbered);
@@ -85,7 +79,7 @@ Backoff::Backoff(const WaitPolicy& policy, SharedCore& core) noexcept
 bool Backoff::pause() noexcept {
   const std::uint32_t count = count_++;
   if (count < static_cast<std::uint32_t>(policy_.spins)) {
-    cpu_pause();
+    pause_processor();
     return false;
   }
   if (count <

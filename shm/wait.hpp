@@ -16,12 +16,23 @@ namespace allrail::shm {
 /// No sleep is longer, so that deaths and aborts are noticed.
 inline constexpr int kMaxSleepMs = 50;
 
+/// A moment for the other thread of this core, and no speculation beyond.
+inline void pause_processor() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
 struct WaitPolicy {
   int spins = 0;   // looks with a pause between
   int yields = 0;  // looks with sched_yield(2) between
   /// `outnumbered`: the node has more ranks than cores, so a rank that spins keeps another from
   /// doing what it waits for.
   static WaitPolicy choose(bool outnumbered) noexcept;
+  /// Whether it is for a rank with a core of its own.
+  bool has_own_core() const noexcept;
 };
 
 /// Whether others want the core that this rank waits on: a yield takes long then. Cores that look

@@ -103,10 +103,10 @@ void SmallJob::start(int rank, std::uint64_t stamp) {
   call.schedule = &one.plan->first();
   call.buffers.send = one.send.data();
   call.buffers.receive = one.receive.data() + offset_ + slice_offset_;
-  call.number = ++one.calls;
-  call.stamp = call.flag_stamp = stamp;
+  call.identity.number = ++one.calls;
+  call.identity.stamp = call.identity.flag_stamp = stamp;
   call.description = one.plan->description();
-  call.slot = one.slots->take(one.plan->slot_bytes(), call.number);
+  call.identity.slot = one.slots->take(one.plan->slot_bytes(), call.identity.number);
   if (one.plan->zero_copy()) {
     Buffers memory{one.send.data(), one.receive.data(), one.receive.size(), one.send.size()};
     if (in_buffers_) memory.window = &one.window;
