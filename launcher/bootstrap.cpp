@@ -136,7 +136,7 @@ struct Bootstrap::State {
   void read_job_size();
   void publish(const std::string& key, std::span<const std::byte> blob);
   void fence(bool collect_data);
-  std::vector<std::vector<std::byte>> collect(const std::string& key);
+  std::shared_ptr<Replies> collect(const std::string& key);
   std::vector<std::byte> unwrap(int of, const Reply& reply, const std::string& key) const;
 };
 
@@ -269,7 +269,7 @@ std::vector<std::byte> Bootstrap::State::unwrap(int of, const Reply& reply,
                        of, reply.bytes.size(), where());
 }
 
-std::vector<std::vector<std::byte>> Bootstrap::State::collect(const std::string& key) {
+std::shared_ptr<Replies> Bootstrap::State::collect(const std::string& key) {
   const auto replies = Replies::create(static_cast<std::size_t>(size));
   for (int of = 0; of < size; ++of) {
     replies->start_get(static_cast<std::size_t>(of), proc(static_cast<pmix_rank_t>(of)),
@@ -283,12 +283,7 @@ std::vector<std::vector<std::byte>> Bootstrap::State::collect(const std::string&
                          "died, or the launcher hangs: restart the job",
                          missing, timeout.count(), where());
   }
-  std::vector<std::vector<std::byte>> blobs;
-  blobs.reserve(static_cast<std::size_t>(size));
-  for (int of = 0; of < size; ++of) {
-    blobs.push_back(unwrap(of, (*replies)[static_cast<std::size_t>(of)], key));
-  }
-  return blobs;
+  return replies;
 }
 
 Bootstrap::Bootstrap(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
@@ -343,7 +338,16 @@ std::vector<std::vector<std::byte>> Bootstrap::exchange(std::span<const std::byt
   if (state_->exchanges++ > 0) key += fmt::format(".{}", state_->exchanges);
   state_->publish(key, mine);
   state_->fence(true);
-  return state_->collect(key);
+  const auto replies = state_->collect(key);
+  // Before anything that may fail here and make this rank leave: with some launchers a get by a
+  // slower rank hangs when the rank that it asks for has already left.
+  state_->fence(false);
+  std::vector<std::vector<std::byte>> blobs;
+  blobs.reserve(static_cast<std::size_t>(size()));
+  for (int of = 0; of < size(); ++of) {
+    blobs.push_back(state_->unwrap(of, (*replies)[static_cast<std::size_t>(of)], key));
+  }
+  return blobs;
 }
 
 void Bootstrap::fence() {

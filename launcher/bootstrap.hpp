@@ -35,8 +35,8 @@ class Bootstrap {
   std::string leaf_switch() const;
 
   /// Collective: publishes `mine` and returns the blobs of all ranks, by rank. Any size, also zero.
-  /// Call fence() right after the last exchange: with some launchers a get by a slower rank hangs
-  /// when the rank that it asks for has already left.
+  /// When it returns, or throws for what a rank has published, every rank has all blobs: this one
+  /// may leave.
   std::vector<std::vector<std::byte>> exchange(std::span<const std::byte> mine);
 
   /// Collective: returns when every rank has called it.
