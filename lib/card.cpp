@@ -277,6 +277,7 @@ std::string host_identity() {
 std::uint64_t free_shared_memory() {
   struct statvfs system {};
   if (::statvfs("/dev/shm", &system) != 0) return 0;
+  if (system.f_blocks == 0) return UINT64_MAX;  // a tmpfs with size=0
   return static_cast<std::uint64_t>(system.f_bavail) * system.f_frsize;
 }
 

@@ -80,7 +80,7 @@ void check_rail_pairs(const std::vector<Card>& cards,
 std::string host_name(const std::string& host);
 /// What tells hosts apart that do not share /dev/shm: name, boot, and the file system behind it.
 std::string host_identity();
-/// Bytes free in /dev/shm, 0 where there is none.
+/// Bytes free in /dev/shm: 0 where there is none, UINT64_MAX where it has no limit.
 std::uint64_t free_shared_memory();
 
 }  // namespace allrail

@@ -101,6 +101,36 @@ JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
   return memory;
 }
 
+void check_shared_memory(std::span<const Card> cards, const coll::Roster& roster,
+                         std::span<const std::uint64_t> segment_bytes) {
+  struct Host {
+    std::size_t first_rank;
+    std::set<int> nodes;
+    std::uint64_t free_bytes;
+  };
+  std::map<std::string, Host> hosts;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    Host& host = hosts.try_emplace(card.host, rank, std::set<int>(), UINT64_MAX).first->second;
+    host.nodes.insert(roster.node_of(static_cast<int>(rank)));
+    host.free_bytes = std::min(host.free_bytes, card.shared_memory_bytes);
+  }
+  for (const auto& [name, host] : hosts) {
+    std::uint64_t wanted_bytes = 0;
+    for (const int node : host.nodes) {
+      wanted_bytes += segment_bytes[static_cast<std::size_t>(roster.node_size(node))];
+    }
+    if (wanted_bytes <= host.free_bytes) continue;
+    base::fail_with_peer(
+        Code::ResourceLimit, static_cast<int>(host.first_rank),
+        "host {} (rank {}) has {} bytes left in /dev/shm, and the node segments there ({} in all) "
+        "need {}: enlarge /dev/shm on that host, remove what fills it, or lower "
+        "ALLRAIL_NODE_MEMORY where it is above {}",
+        host_name(name), host.first_rank, host.free_bytes, host.nodes.size(), wanted_bytes,
+        base::format_bytes(kLeastNodeMemoryBytes));
+  }
+}
+
 std::string segment_warning(const JobMemory& memory, std::uint64_t wanted_bytes) {
   const auto rails = static_cast<std::uint64_t>(memory.rails);
   return fmt::format(

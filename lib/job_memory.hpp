@@ -32,6 +32,13 @@ struct JobMemory {
 JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
                         std::uint64_t wanted_bytes);
 
+/// Whether what is free in /dev/shm is enough for the segments of each host, `segment_bytes[n]` for
+/// a node of n ranks. The same verdict on all ranks, so that all can say what to change and not
+/// only those that make the segments.
+/// @throws Error{ResourceLimit} naming the first rank of the host where it is not.
+void check_shared_memory(std::span<const Card> cards, const coll::Roster& roster,
+                         std::span<const std::uint64_t> segment_bytes);
+
 /// What the user is told, once per job, when the limit on locked memory cuts the node segments
 /// down, or a call's buffers are copied because of it. With the limit and the bytes wanted.
 std::string segment_warning(const JobMemory& memory, std::uint64_t wanted_bytes);

@@ -155,6 +155,8 @@ void World::fill_in(Card& mine) {
   mine.place = place_;
   mine.pid = ::getpid();
   mine.random = base::random_number();
+  // What dead jobs hold is free.
+  if (ranks_ > 1) shm::remove_leftovers();
   mine.shared_memory_bytes = free_shared_memory();
   if (verbs_rails_) {
     mine.lockable_bytes = is_first_ ? lockable_memory() : job_->take_lockable();
@@ -218,6 +220,10 @@ void World::adopt_nodes(const std::vector<Card>& cards, const schedule::NodeMap&
     layouts_[static_cast<std::size_t>(ranks)] = shm::lay_out(layout);
   }
   team_.layouts = &layouts_;
+  if (ranks_ == 1) return;  // its segment is its own memory
+  std::vector<std::uint64_t> segment_bytes;
+  for (const shm::SegmentLayout& layout : layouts_) segment_bytes.push_back(layout.total_bytes);
+  check_shared_memory(cards, roster_, segment_bytes);
 }
 
 void World::adopt_switches(const std::vector<Card>& cards) {

@@ -1,6 +1,9 @@
 // Node memory and zero-copy limits follow the least that any rank may share or lock.
 #include "lib/job_memory.hpp"
 
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "include/allrail/error.hpp"
@@ -98,6 +101,43 @@ TEST(JobMemory, ALimitBelowTheSmallestSegmentIsAnErrorThatNamesIt) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part;
     }
   }
+}
+
+/// What the check says; empty: there is room.
+std::string verdict_on(const TwoHosts& job, std::uint64_t segment_bytes, int& peer) {
+  try {
+    check_shared_memory(job.cards, job.roster, std::vector<std::uint64_t>{0, 0, segment_bytes});
+    return {};
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::ResourceLimit);
+    peer = error.peer();
+    return error.what();
+  }
+}
+
+TEST(JobMemory, SegmentsThatDoNotFitAreAnErrorThatNamesTheHost) {
+  TwoHosts job;
+  int peer = -1;
+  EXPECT_EQ(verdict_on(job, 1024 * kMebi, peer), "");
+  job.cards[3].shared_memory_bytes = 5 * kMebi;
+  EXPECT_EQ(verdict_on(job, 5 * kMebi, peer), "");
+  const std::string text = verdict_on(job, 5 * kMebi + 1, peer);
+  EXPECT_EQ(peer, 2);
+  for (const char* part : {"host two (rank 2)", "5242880", "5242881", "enlarge /dev/shm"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+  }
+}
+
+TEST(JobMemory, NodesOfAHostShareWhatIsFreeThere) {
+  TwoHosts job;
+  for (Card& card : job.cards) card.host = "one";
+  job.cards[1].shared_memory_bytes = 9 * kMebi;
+  int peer = -1;
+  EXPECT_EQ(verdict_on(job, 4 * kMebi, peer), "");
+  EXPECT_NE(verdict_on(job, 5 * kMebi, peer), "");
+  EXPECT_EQ(peer, 0);
+  for (Card& card : job.cards) card.shared_memory_bytes = UINT64_MAX;  // no limit
+  EXPECT_EQ(verdict_on(job, 1024 * kMebi, peer), "");
 }
 
 }  // namespace
