@@ -16,7 +16,7 @@ from harness import BEHAVIOUR, PROBE, RUN, environment, expect, job, run
 SIZES = [8, 4096, 65536, 1 << 20]
 
 
-def bench(ranks, nodes, *words):
+def bench(ranks, nodes, *words, **settings):
     """The result, and the JSON file that it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "results.json")
@@ -28,7 +28,7 @@ def bench(ranks, nodes, *words):
             *words,
             options=["--nodes", nodes],
             limit=150,
-            env=environment(ALLRAIL_RAILS="127.0.0.1,127.0.0.2"),
+            env=environment(ALLRAIL_RAILS="127.0.0.1,127.0.0.2", **settings),
         )
         expect(result.code == 0, "%d ranks on nodes %s: %s" % (ranks, nodes, words), result)
         with open(file, encoding="utf-8") as stream:
@@ -97,6 +97,54 @@ def test_no_overlap():
     expect("compute us" not in result.out, "columns of --overlap", result)
     expect([row["skew"] for row in document["results"]] == [None, None], "skew", result)
     expect("last in us" not in result.out, "columns of --skew", result)
+
+
+# ---- counters of rails ----
+
+COUNTERS = re.compile(
+    r" (\S+) sent (\d+) bytes in (\d+) chunks, received (\d+) in (\d+), replays (\d+),"
+    r" fences (\d+), duplicates (\d+), reconnects (\d+), window (\d+)"
+)
+COUNTED = ("bytes_sent", "chunks_sent", "bytes_received", "chunks_received")
+COUNTED += ("replays", "fences", "duplicates", "reconnects", "window_bytes")
+
+
+def summaries(result):
+    """By rank and rail what the summary line of every rank says."""
+    found = {}
+    for rank, rails in re.findall(r"allrail rank (\d+) summary:(.*)", result.err + result.out):
+        expect(rank not in found, "rank %s has two summaries" % rank, result)
+        found[rank] = {
+            name: dict(zip(COUNTED, map(int, numbers)))
+            for name, *numbers in COUNTERS.findall(rails)
+        }
+    return [found[rank] for rank in sorted(found)]
+
+
+def test_counters():
+    """The file and the summary count the same, and what one rank sends another one receives."""
+    for ranks, nodes, per_node in ((3, "3", 1), (4, "2", 2)):
+        words = ("--sizes", "64,256K", "--iterations", "4", "--warmup", "1")
+        result, document = bench(ranks, nodes, *words, ALLRAIL_LOG="summary")
+        of_ranks = summaries(result)
+        expect(len(of_ranks) == ranks, "a summary of every rank", result)
+        counted = {
+            rail["name"]: {name: rail[name] for name in COUNTED}
+            for rail in document["rail_counters_of_rank_0"]
+        }
+        expect(set(counted) == {"127.0.0.1", "127.0.0.2"}, str(counted), result)
+        expect(counted == of_ranks[0], "%s, the summary %s" % (counted, of_ranks[0]), result)
+        for rail in counted:
+            for sent, received in (COUNTED[0::2][:2], COUNTED[1::2][:2]):
+                sums = [sum(one[rail][name] for one in of_ranks) for name in (sent, received)]
+                expect(sums[0] == sums[1], "%s of %s: %s" % (sent, rail, sums), result)
+        # Warm-up, timed calls and two that are checked, of each what the other nodes contribute.
+        least = (1 + 4 + 2) * (64 + (256 << 10)) * (ranks - per_node)
+        total = sum(rail["bytes_received"] for one in of_ranks[:per_node] for rail in one.values())
+        expect(least <= total < 2 * least, "%d bytes came to node 0, not %d" % (total, least))
+    result, document = bench(2, "1", "--sizes", "64", "--iterations", "4", ALLRAIL_LOG="summary")
+    expect(document["rail_counters_of_rank_0"] == [], "rails of one node", result)
+    expect(result.err.count("summary: one node, no rails") == 2, "no rails", result)
 
 
 # ---- ranks that come late ----
