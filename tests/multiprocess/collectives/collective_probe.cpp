@@ -26,6 +26,7 @@ int run(const probe::Arguments& arguments) {
   if (mode == "split-fault") return probe::run_split_fault(arguments);
   if (mode == "huge") return probe::run_huge(arguments);
   if (mode == "loop") return probe::run_loop(arguments);
+  if (mode == "die-in-call") return probe::run_die_in_call(arguments);
   if (mode == "leave") return probe::run_leave(arguments);
   if (mode == "bad" || mode == "mismatch") return probe::run_bad_input(arguments);
   if (mode == "plans") return probe::run_plans(arguments);

@@ -1,10 +1,12 @@
-// Modes in which something happens to a rank: loop, leave.
+// Modes in which something happens to a rank: loop, leave, die-in-call.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
 
+#include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "tests/multiprocess/collectives/probe_support.hpp"
@@ -197,6 +199,66 @@ int run_leave(const Arguments& arguments) {
   }
   say(prefix(communicator) + " ends");
   return 0;
+}
+
+/// Some ranks have begun a call when one of them is killed in it, and the others come later. That
+/// one goes on with its plan until those have begun, so it has done all that needs no others: the
+/// list `early` (-1: nobody) says which step it dies at. With before=1 it does not begin. Those
+/// that have all make one call more, since the one that dies may have ended its part.
+int run_die_in_call(const Arguments& arguments) {
+  constexpr int kLastTests = 100;  // what was sent to it is there by then, as a rule
+  auto communicator = allrail::Communicator::world();
+  const int me = communicator.rank();
+  const auto victim = arguments.number("rank", 1);
+  const std::string folder = arguments.text("folder", "");
+  const auto early = arguments.numbers("early", "");
+  const auto exists = [&folder](const std::string& name) {
+    return ::access((folder + "/" + name).c_str(), F_OK) == 0;
+  };
+  const auto make = [&folder](const std::string& name) {
+    ::close(::open((folder + "/" + name).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  };
+  std::vector<unsigned char> send(static_cast<std::size_t>(arguments.number("bytes", 1024)));
+  std::vector<unsigned char> whole(send.size() * static_cast<std::size_t>(communicator.size()));
+  allrail::Plan plan = communicator.plan_allgather(send, whole, options_of(arguments));
+  for (int call = 0; call < 3; ++call) {
+    plan.start();
+    plan.wait();
+  }
+  communicator.barrier();
+  if (me == victim) {
+    const auto have_begun = [&] {
+      return std::ranges::all_of(
+          early, [&](auto rank) { return rank < 0 || exists(std::to_string(rank)); });
+    };
+    const bool begins = arguments.number("before", 0) == 0;
+    if (begins) plan.start();
+    for (int tests = 0; tests < kLastTests; tests += have_begun() ? 1 : 0) {
+      if (begins) plan.test();
+      sleep_seconds(1e-4);
+    }
+    say(prefix(communicator) + " dies at " + std::to_string(now_seconds()));
+    make("dies");
+    ::kill(::getpid(), SIGKILL);
+  }
+  try {
+    while (std::ranges::find(early, me) == early.end() && !exists("dies")) sleep_seconds(1e-3);
+    plan.start();
+    make(std::to_string(me));
+    plan.wait();
+    communicator.barrier();
+    say(prefix(communicator) + " done");
+    return 0;
+  } catch (const allrail::Error& error) {
+    say(prefix(communicator) + " error: " + describe(error));
+  }
+  try {
+    communicator.barrier();
+    say(prefix(communicator) + " again: no error");
+  } catch (const allrail::Error& error) {
+    say(prefix(communicator) + " again: " + describe(error));
+  }
+  return kErrorCode;
 }
 
 }  // namespace probe

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sys
+import tempfile
 import time
 
 from support import (
@@ -55,6 +56,11 @@ def kill_one(seed, ranks, nodes, size, algorithms, mode="loop", words=(), env=No
     os.kill(pids[victim], signal.SIGKILL)
     killed = time.monotonic()
     result = end_job(process, began, 25)
+    return check_killed(result, ranks, victim, killed, what)
+
+
+def check_killed(result, ranks, victim, killed, what, clean=True):
+    """All others know it soon, and who it was. Returns how long the last one took."""
     expect(
         re.search(r"rank %d \(pid \d+\) was killed by signal 9" % victim, result.err), what, result
     )
@@ -80,7 +86,8 @@ def kill_one(seed, ranks, nodes, size, algorithms, mode="loop", words=(), env=No
             "dead with its first cause: %r; %s" % (one, what),
         )
         slowest = max(slowest, one.at - killed)
-    check_clean()
+    if clean:
+        check_clean()
     # On idle processors the promise is 1 s; here other tests may run beside.
     busy = os.getloadavg()[0] > os.cpu_count()
     expect(slowest < (4 if busy else 1), "known after %.3f s; %s" % (slowest, what), result)
@@ -124,6 +131,83 @@ def test_kill_small_four_nodes():
 
 def test_kill_large_four_nodes():
     kill_many("4", 1_500_000, ("", "ring", "smp-ring"))
+
+
+# ---- in every phase of a call ----
+
+
+def die_in_call(ranks, nodes, victim, early, size, algorithm):
+    """The victim dies when the ranks `early` have begun the call; None: before it begins itself."""
+    what = "%d ranks on nodes %s, rank %d dies with %s, %d bytes, algorithm '%s'" % (
+        ranks,
+        nodes,
+        victim,
+        "no call" if early is None else "ranks %s in the call" % early,
+        size,
+        algorithm,
+    )
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="probe-") as folder:
+        words = ["rank=%d" % victim, "bytes=%d" % size, "algorithm=" + algorithm]
+        words += ["early=" + ",".join(map(str, early or [-1])), "before=%d" % (early is None)]
+        process = start_job(ranks, nodes, "die-in-call", "folder=" + folder, *words)
+        result = end_job(process, began, 25)
+    killed = re.search(r"rank %d dies at ([\d.]+)" % victim, result.out)
+    expect(killed, what, result)
+    return check_killed(result, ranks, victim, float(killed[1]), what)
+
+
+def die_in_every_phase(ranks, nodes, algorithms):
+    """With none, one, ... and all of the others in the call, in an order that the seed draws."""
+    times = []
+    phases = range(-1, ranks)
+    for seed in seeds(1, 8):
+        chance = random.Random("%d %s %s" % (seed, ranks, nodes))
+        for algorithm in algorithms:
+            for phase in phases:
+                victim = chance.randrange(ranks)
+                others = [rank for rank in range(ranks) if rank != victim]
+                early = None if phase < 0 else sorted(chance.sample(others, phase))
+                size = chance.choice((40, 3000, 70_000, 1_500_000))
+                times.append(die_in_call(ranks, nodes, victim, early, size, algorithm))
+    print("%d deaths, known on all ranks after %.3f s at most" % (len(times), max(times)))
+
+
+def test_die_in_every_phase_one_node():
+    die_in_every_phase(4, None, ("", "bruck"))
+
+
+def test_die_in_every_phase_four_nodes():
+    die_in_every_phase(4, "4", ("", "ring", "direct"))
+    die_in_every_phase(6, "4", ("",))
+
+
+def sleeps(pid):
+    with open("/proc/%d/stat" % pid) as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "S"
+
+
+def test_kill_while_others_sleep():
+    """It is stopped until all others have gone to sleep for it, and killed then."""
+    jobs = []
+    for number, (ranks, nodes, size) in enumerate(
+        ((4, None, 64), (4, None, 2_000_000), (4, "4", 64), (4, "4", 300_000), (6, "4", 5000))
+    ):
+        victim = number % ranks
+        what = "rank %d of %d on nodes %s, %d bytes" % (victim, ranks, nodes, size)
+        process = start_job(ranks, nodes, "loop", "bytes=%d" % size, "seconds=30")
+        jobs.append((what, ranks, victim, process, wait_for_pids(process, ranks)))
+        os.kill(jobs[-1][-1][victim], signal.SIGSTOP)
+    began = time.monotonic()
+    for what, _, victim, _, pids in jobs:
+        others = [pid for rank, pid in pids.items() if rank != victim]
+        wait_until(lambda: all(sleeps(pid) for pid in others), "all others sleep: " + what)
+    time.sleep(1)  # a sleep is cut into pieces, which get longer
+    for what, ranks, victim, process, pids in jobs:
+        os.kill(pids[victim], signal.SIGKILL)
+        killed = time.monotonic()
+        check_killed(end_job(process, began, 25), ranks, victim, killed, what, clean=False)
+    check_clean()
 
 
 def test_kill_before_a_name_is_gone():
