@@ -44,6 +44,9 @@ int run(const BenchOptions& options, const std::string& command) {
   context.command = command;
   context.mode = options.mode;
   context.leader_policy = settings.leader_policy;
+  context.segment_bytes = job.segment_bytes;
+  context.slot_bytes = static_cast<std::uint64_t>(job.small_slots) * job.small_slot_bytes +
+                       static_cast<std::uint64_t>(job.large_slots) * job.large_slot_bytes;
   if (options.what == "put") {
     bench_put(communicator, options);
     return 0;

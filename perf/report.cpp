@@ -78,12 +78,18 @@ nlohmann::json to_json(const Row& row, const Context& context) {
           {"wrong_bytes", wrong}};
 }
 
+void print_memory(const Context& context) {
+  fmt::print("# memory per node: a segment of {} bytes, of which calls have {} as slots\n",
+             context.segment_bytes, base::format_bytes(context.slot_bytes));
+}
+
 }  // namespace
 
 void print_header(const Context& context, const BenchOptions& options) {
   fmt::print("# allrail-bench {}: {} ranks on {} nodes, {} rails, {}, {}\n", options.what,
              context.ranks, context.nodes, context.rails, mode_name(context.mode),
              options.check ? "every byte checked" : "not checked");
+  print_memory(context);
   fmt::print(
       "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>6}\n",
       "bytes", "total", "algorithm", "k", "l", "min us", "avg us", "p50 us", "p99 us", "max us",
@@ -115,6 +121,7 @@ void print_overlap_header(const Context& context, const BenchOptions& options) {
       "# allrail-bench {} --overlap: {} ranks on {} nodes, {} rails, {} tests per call, {}\n",
       options.what, context.ranks, context.nodes, context.rails, options.overlap_tests,
       options.check ? "every byte checked" : "not checked");
+  print_memory(context);
   fmt::print("{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>8} {:>6}\n", "bytes", "total",
              "algorithm", "k", "l", "call us", "compute us", "both us", "overlap", "wrong");
   std::fflush(stdout);
@@ -137,6 +144,7 @@ void print_skew_header(const Context& context, const BenchOptions& options) {
       options.what, context.ranks, context.nodes, context.rails,
       static_cast<double>(*options.skew_ns) * 1e-3, options.skew_seed,
       options.check ? "every byte checked" : "not checked");
+  print_memory(context);
   fmt::print(
       "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>6}\n",
       "bytes", "total", "algorithm", "k", "l", "own us", "last in us", "min us", "avg us", "p50 us",
@@ -181,7 +189,9 @@ void write_json(const std::string& file, const Context& context, const std::vect
                                      {"ranks", context.ranks},
                                      {"nodes", context.nodes},
                                      {"rails", context.rails},
-                                     {"leader_policy", context.leader_policy}}},
+                                     {"leader_policy", context.leader_policy},
+                                     {"segment_bytes_per_node", context.segment_bytes},
+                                     {"slot_bytes_per_node", context.slot_bytes}}},
                                    {"results", results},
                                    {"rail_counters_of_rank_0", counters}};
   std::ofstream out(file);

@@ -50,6 +50,8 @@ struct Context {
   std::string command;
   Mode mode = Mode::Isolated;
   std::string leader_policy;
+  // Of the node of rank 0: what its segment takes, and what of that calls have as slots.
+  std::uint64_t segment_bytes = 0, slot_bytes = 0;
 };
 
 void print_header(const Context& context, const BenchOptions& options);

@@ -147,6 +147,71 @@ def test_counters():
     expect(result.err.count("summary: one node, no rails") == 2, "no rails", result)
 
 
+# ---- memory, algorithms, wrong bytes ----
+
+
+def test_memory():
+    """What the job takes on a node, beside what was asked for; less where the setting says so."""
+    segments = []
+    for setting in ("1M", "4M"):
+        words = ("--sizes", "64", "--iterations", "4")
+        result, document = bench(4, "2", *words, ALLRAIL_NODE_MEMORY=setting)
+        context = document["context"]
+        segment, slots = context["segment_bytes_per_node"], context["slot_bytes_per_node"]
+        mebi = int(setting[:-1]) << 20
+        expect(0.9 * mebi <= slots <= mebi < segment < mebi + (256 << 10), str(context), result)
+        line = "# memory per node: a segment of %d bytes, of which calls have " % segment
+        expect(result.out.count(line) == 1, "no line of memory", result)
+        segments.append(segment)
+    expect(segments[0] < segments[1], str(segments))
+
+
+def test_list():
+    """Every algorithm with its collective and a sentence, and each of them runs by its name."""
+    result = run([PROBE, "--list"], env=environment())
+    expect(result.code == 0, "--list", result)
+    listed = {}
+    for line in result.out.splitlines():
+        collective, name, level, text = line.split(None, 3)
+        expect(level in ("nodes", "ranks") and len(text) > 10, line, result)
+        listed.setdefault(collective, set()).add(name)
+    collectives = {"allgather", "alltoall", "barrier", "broadcast", "gather", "scatter"}
+    expect(set(listed) <= collectives and len(listed) >= 5, str(listed), result)
+    for collective in sorted(set(listed) - {"barrier"}):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "results.json")
+            words = ("--algorithm", "all", "--sizes", "64", "--iterations", "1", "--json", file)
+            ran = job(4, collective, *words, options=["--nodes", "2"], env=environment())
+            expect(ran.code == 0, collective, ran)
+            with open(file, encoding="utf-8") as stream:
+                names = {row["algorithm"] for row in json.load(stream)["results"]}
+        expect(names == listed[collective], "%s is not %s" % (names, listed[collective]), ran)
+
+
+def test_wrong_bytes():
+    """One wrong byte on one rank: the row counts it and the program fails on all ranks."""
+    program = os.path.join(
+        os.path.dirname(PROBE), "..", "tests", "multiprocess", "bench", "bench-with-wrong-bytes"
+    )
+    rails = environment(ALLRAIL_RAILS="127.0.0.1,127.0.0.2")
+    for odd in (None, "1"):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "results.json")
+            # So much does not come at once: payloads are read to where they belong.
+            words = ("allgather", "--sizes", "64,4M", "--iterations", "2", "--json", file)
+            env = {**rails, **({"WRONG_BYTE_RANK": odd} if odd else {})}
+            options = ("-n", "2", "--nodes", "2", "--keep-going")
+            result = run([RUN, *options, program, *words], env=env, limit=60)
+            with open(file, encoding="utf-8") as stream:
+                wrong = [row["wrong_bytes"] for row in json.load(stream)["results"]]
+        expect(result.code == (1 if odd else 0), "exit code, rank %s" % odd, result)
+        failed = result.err.count("exited with code 1")
+        expect(failed == (2 if odd else 0), "%d ranks fail, rank %s" % (failed, odd), result)
+        expect(wrong[0] == 0 and (wrong[1] > 0) == (odd is not None), str(wrong), result)
+        column = [line.split()[-1] for line in result.out.splitlines() if line[:1] == " "]
+        expect(column == ["wrong", *map(str, wrong)], "%s, %s" % (column, wrong), result)
+
+
 # ---- ranks that come late ----
 
 WORD = (1 << 64) - 1
