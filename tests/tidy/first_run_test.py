@@ -1,0 +1,64 @@
+"""What ./quickstart and ./check say to a user who may not install the packages that are missing."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+NOBODY = 65534
+MISSING = "allrail-no-such-package"
+NEEDED = ("quickstart", "check", "tests/lab/package-list")
+
+
+@unittest.skipUnless(shutil.which("dpkg-query"), "packages are looked up with dpkg-query")
+class FirstRun(unittest.TestCase):
+    """A copy in which one package is there and another one is not."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        os.makedirs(os.path.join(self.folder, "tests", "lab"))
+        for name in NEEDED:
+            shutil.copy(os.path.join(ROOT, name), os.path.join(self.folder, name))
+        with open(os.path.join(self.folder, "tests", "lab", "packages"), "w") as file:
+            file.write("dpkg build check\n%s build check\n" % MISSING)
+        for path, _, _ in os.walk(self.folder):
+            os.chmod(path, 0o777)  # it could make files there, and may not
+
+    def run_as_nobody(self, program):
+        options = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        result = subprocess.run(
+            [os.path.join(self.folder, program)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            text=True,
+            timeout=60,
+            **(options if os.geteuid() == 0 else {}),
+        )
+        self.assertNotEqual(result.returncode, 0)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(
+            sorted(os.listdir(self.folder)), ["check", "quickstart", "tests"], "nothing was built"
+        )
+        return result.stderr.splitlines()
+
+    def test_quickstart(self):
+        lines = self.run_as_nobody("quickstart")
+        self.assertEqual(len(lines), 2, lines)
+        self.assertIn("run ./quickstart again", lines[0])
+        command = "sudo apt-get update && sudo apt-get install -y --no-install-recommends "
+        self.assertEqual(lines[1], command + MISSING)
+
+    def test_check(self):
+        lines = self.run_as_nobody("check")
+        text = "check: packages are missing; run: sudo apt-get install -y " + MISSING
+        self.assertEqual(lines, [text])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
