@@ -68,7 +68,8 @@ bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
 inline SliceIdentity Engine::next_identity(const CallPlan& plan, std::uint64_t place) {
   SliceIdentity identity;
   identity.number = ++sequence_;
-  identity.stamp = mix(plan.hash() ^ communicator_, identity.number);
+  // A difference in a call where nobody could see it shows in the next one.
+  identity.stamp = history_ = mix(plan.hash() ^ communicator_ ^ history_, identity.number);
   identity.flag_stamp = place == 0 ? identity.stamp : mix(identity.stamp, place);
   identity.slot = slots_.take(plan.slot_bytes(), identity.number);
   shm::RankLine& line = team_.segment->line(team_.local_rank);

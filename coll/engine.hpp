@@ -154,6 +154,7 @@ class Engine {
   bool dead_ = false;
   bool told_ = false;  // the first cause was thrown at the user
   shm::AbortRecord first_cause_;
+  std::uint64_t history_ = 0;  // the stamp of the newest call, which all earlier ones went into
 };
 
 /// Something that fails here alone, such as a registration, is told to the others: they must not

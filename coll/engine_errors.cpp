@@ -34,11 +34,14 @@ void Engine::report_mismatch(const CallMismatch& mismatch, const Call& mine) {
   const std::string what =
       theirs.description.algorithm == 0 && theirs.description.bytes == 0 && theirs.stamp == 0
           ? fmt::format(
-                "another operation, size, root, algorithm or kind of memory{}",
+                "another operation, size, root, algorithm or kind of memory, or differed in "
+                "an earlier call{}",
                 is_node_shared(mine.description.memory)
                     ? ", or names another NodeBuffer, offset in it or displacements than the "
                       "rest of its node"
                     : "")
+      : describe(theirs.description) == describe(mine.description) && theirs.call == mine.identity.number
+          ? "the same with other counts, or after an earlier call that differed"
           : describe(theirs.description);
   die(Code::Mismatch, mismatch.peer,
       fmt::format("call {} differs between ranks: rank {} makes {}, rank {} makes {} (call {}); "
