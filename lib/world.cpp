@@ -226,6 +226,7 @@ PlanKey World::allgatherv_key(std::span<const std::byte> send, std::span<std::by
   if (static_cast<int>(counts.size()) != roster_.ranks()) {
     reject(fmt::format("{} counts were given for {} ranks", counts.size(), roster_.ranks()));
   }
+  check_places(counts, displacements);
   std::uint64_t total = 0;
   std::uint64_t my_offset = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> blocks;  // begin and end, for overlaps

@@ -167,6 +167,9 @@ class World final : public coll::TeamEvents {
   void check_memory(std::span<const std::byte> one, std::span<const std::byte> other);
   void check_blocks(std::span<const std::byte> mine, std::span<const std::byte> all,
                     std::uint64_t offset);
+  /// As many as there are counts, or none.
+  void check_places(std::span<const std::size_t> counts,
+                    std::span<const std::size_t> displacements);
   std::vector<Block> blocks_of(std::span<const std::size_t> counts,
                                std::span<const std::size_t> displacements,
                                std::size_t element_bytes);

@@ -39,12 +39,20 @@ void World::check_blocks(std::span<const std::byte> mine, std::span<const std::b
   }
 }
 
+void World::check_places(std::span<const std::size_t> counts,
+                         std::span<const std::size_t> displacements) {
+  if (displacements.empty() || displacements.size() == counts.size()) return;
+  reject(fmt::format("{} displacements were given for {} counts", displacements.size(),
+                     counts.size()));
+}
+
 std::vector<World::Block> World::blocks_of(std::span<const std::size_t> counts,
                                            std::span<const std::size_t> displacements,
                                            std::size_t element_bytes) {
   if (static_cast<int>(counts.size()) != roster_.ranks()) {
     reject(fmt::format("{} counts were given for {} ranks", counts.size(), roster_.ranks()));
   }
+  check_places(counts, displacements);
   std::vector<Block> blocks;
   std::uint64_t next = 0;
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {

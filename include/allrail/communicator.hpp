@@ -105,13 +105,12 @@ class ALLRAIL_API Communicator {
                      options);
   }
 
-  /// The same with displacements: block r begins at element `displacements[r]` of `recv`. Blocks
-  /// may not overlap.
+  /// The same with displacements: block r begins at element `displacements[r]` of `recv` (none:
+  /// blocks follow each other). Blocks may not overlap.
   template <class Send, class Receive>
   void allgatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
                   std::span<const std::size_t> displacements, const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    check_lengths(counts, displacements);
     allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, displacements,
                      sizeof(ElementOf<Send>), options);
   }
@@ -140,7 +139,6 @@ class ALLRAIL_API Communicator {
                                      std::span<const std::size_t> displacements,
                                      const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    check_lengths(counts, displacements);
     return plan_allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, displacements,
                                  sizeof(ElementOf<Send>), options);
   }
@@ -321,13 +319,6 @@ class ALLRAIL_API Communicator {
     return std::as_writable_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
   }
 
-  static void check_lengths(std::span<const std::size_t> counts,
-                            std::span<const std::size_t> displacements) {
-    if (displacements.size() != counts.size()) {
-      throw Error(Code::InvalidArgument, "counts and displacements differ in length");
-    }
-  }
-
   using Kind = CollectiveCall::Kind;
 
   template <class Send, class Receive>
@@ -353,7 +344,6 @@ class ALLRAIL_API Communicator {
   }
   static CollectiveCall with_counts(CollectiveCall call, std::span<const std::size_t> counts,
                                     std::span<const std::size_t> displacements) {
-    if (!displacements.empty()) check_lengths(counts, displacements);
     call.kind = call.kind == Kind::Gather ? Kind::Gatherv : Kind::Scatterv;
     call.counts = counts;
     call.displacements = displacements;
@@ -365,8 +355,6 @@ class ALLRAIL_API Communicator {
                                        std::span<const std::size_t> send_displacements,
                                        std::span<const std::size_t> recv_counts,
                                        std::span<const std::size_t> recv_displacements) {
-    if (!send_displacements.empty()) check_lengths(send_counts, send_displacements);
-    if (!recv_displacements.empty()) check_lengths(recv_counts, recv_displacements);
     CollectiveCall call = pair_call(Kind::Alltoallv, send, recv, -1);
     call.counts = send_counts;
     call.displacements = send_displacements;
