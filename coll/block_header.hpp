@@ -20,7 +20,8 @@ enum class Operation : std::uint32_t {
   Broadcast = 9,
   Alltoall = 10,
   Alltoallv = 11,
-  Split = 12
+  Split = 12,
+  Counts = 13  // of an alltoallv, which are exchanged before it
 };
 const char* operation_name(Operation operation) noexcept;
 

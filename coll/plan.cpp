@@ -20,6 +20,8 @@ const char* operation_name(Operation operation) noexcept {
       return "allocate";
     case Operation::Split:
       return "split";
+    case Operation::Counts:
+      return "the exchange of an alltoallv's counts";
     case Operation::Gather:
       return "gather";
     case Operation::Gatherv:

@@ -223,6 +223,7 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
     case Operation::Allgatherv:
     case Operation::Allocate:
     case Operation::Split:
+    case Operation::Counts:
       break;
   }
   return make_allgather_recipe(request, algorithm_named(request, allgather::algorithms()), roster,
@@ -272,6 +273,7 @@ const char* collective_name(Operation operation) noexcept {
     case Operation::Allgatherv:
     case Operation::Allocate:
     case Operation::Split:
+    case Operation::Counts:
       break;
   }
   return "allgather";

@@ -71,7 +71,8 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
   if (operation == coll::Operation::Barrier) {
     request.algorithm = coll::barrier::kAlgorithm;
     request.ports = coll::barrier::ports_for(roster_.nodes(), std::max(1, rail_count()));
-  } else if (operation == coll::Operation::Allocate || operation == coll::Operation::Split) {
+  } else if (operation == coll::Operation::Allocate || operation == coll::Operation::Split ||
+             operation == coll::Operation::Counts) {
     // An allgather of next to nothing, whatever the settings ask of allgathers of the user.
     request.algorithm = select_for_allocation(roster_, rail_count()).algorithm;
   } else {

@@ -251,7 +251,8 @@ std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall&
   row.reserve(sent.size());
   for (const Block& block : sent) row.push_back(block.bytes);
   request.matrix.resize(ranks * ranks);
-  exchange(std::as_bytes(std::span(row)), std::as_writable_bytes(std::span(request.matrix)));
+  exchange(std::as_bytes(std::span(row)), std::as_writable_bytes(std::span(request.matrix)),
+           options, coll::Operation::Counts);
   for (std::size_t from = 0; from < ranks; ++from) {
     const auto theirs = request.matrix[from * ranks + static_cast<std::size_t>(team_.rank)];
     if (theirs == awaited[from].bytes) continue;
