@@ -5,6 +5,8 @@
 #include <limits>
 #include <thread>
 
+#include "tests/multiprocess/collectives/any_call.hpp"
+
 namespace probe {
 namespace {
 
@@ -157,8 +159,14 @@ int run_bad_input(const Arguments& arguments) {
   auto communicator = Communicator::world();
   const std::string name = arguments.text("case", "");
   const bool differ = arguments.mode() == "mismatch";
-  Table table = differ ? mismatches() : local_cases();
-  table.merge(Table(differ ? rooted_mismatches() : rooted_local_cases()));
+  Table table;
+  // Of every collective alike, or what is particular to one of them.
+  if (arguments.number("every", 0) != 0) {
+    table = differ ? every_mismatch() : every_local_cases();
+  } else {
+    table = differ ? mismatches() : local_cases();
+    table.merge(Table(differ ? rooted_mismatches() : rooted_local_cases()));
+  }
   if (name.empty()) {
     for (const auto& entry : table) say(entry.first);
     return 0;
@@ -188,29 +196,44 @@ int run_bad_input(const Arguments& arguments) {
   return failed ? kErrorCode : 0;
 }
 
-/// The second thread of rank 0 gets an Error, and nothing else happens.
-int run_two_threads(const Arguments&) {
+/// Two threads of rank 0 make a call that has to wait for other ranks: one of them gets an Error,
+/// and nothing else happens.
+int run_two_threads(const Arguments& arguments) {
   auto communicator = Communicator::world();
-  communicator.barrier();
+  const std::string name = arguments.text("collective", "barrier");
+  AnySpec spec;
+  if (name != "barrier") spec.kind = any_kind(name);
+  spec.bytes = kBytes;
+  // Rank 0 is not done with its part before another rank comes.
+  const bool gathers = spec.kind == AnyKind::Gather || spec.kind == AnyKind::Gatherv;
+  spec.root = gathers ? 0 : 1;
   const std::string prefix = "rank " + std::to_string(communicator.rank());
-  if (communicator.rank() != 0) {
-    sleep_seconds(1);
-    communicator.barrier();
-  } else {
-    std::thread first([&] { communicator.barrier(); });
-    sleep_seconds(0.3);
+  std::atomic<int> refused = 0;
+  const auto call = [&] {
+    AnyCall one(communicator, spec);
+    one.fill(1);
     try {
-      communicator.barrier();
-      say(prefix + " error: none");
+      name == "barrier" ? communicator.barrier() : one.call(communicator);
+      if (name != "barrier") one.check();
     } catch (const allrail::Error& error) {
+      ++refused;
       say(prefix + " error: " + describe(error));
     }
+  };
+  communicator.barrier();
+  if (communicator.rank() != 0) {
+    sleep_seconds(1);
+    call();
+  } else {
+    std::thread first(call);
+    call();
     first.join();
+    if (refused != 1) throw WrongBytes(std::to_string(refused) + " of two threads were refused");
   }
   Caller caller(communicator);
-  for (std::uint64_t call = 1; call <= 5; ++call) {
-    Exchange exchange = same_from_all(communicator.size(), kBytes * call * call);
-    exchange.number = call;
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    Exchange exchange = same_from_all(communicator.size(), kBytes * number * number);
+    exchange.number = number;
     caller.make(exchange);
   }
   say(prefix + " goes on");

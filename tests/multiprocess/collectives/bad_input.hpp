@@ -37,5 +37,8 @@ using Table = std::map<std::string, std::function<void(Case&)>>;
 /// between ranks.
 const Table& rooted_local_cases();
 const Table& rooted_mismatches();
+/// The same of what is made alike of every collective.
+const Table& every_local_cases();
+const Table& every_mismatch();
 
 }  // namespace probe

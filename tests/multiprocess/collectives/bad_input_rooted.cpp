@@ -24,6 +24,39 @@ void broadcast_from(Case& c, int root) {
   c.communicator.barrier();
 }
 
+/// Displacements of blocks that follow each other.
+std::vector<std::size_t> places(const Case& c) {
+  std::vector<std::size_t> all(c.ranks);
+  for (std::size_t rank = 0; rank < c.ranks; ++rank) all[rank] = rank * kBytes;
+  return all;
+}
+
+void scatterv_from_root(Case& c, const std::vector<std::size_t>& counts,
+                        const std::vector<std::size_t>& displacements) {
+  c.communicator.scatterv(c.receive, c.send, counts, displacements, kRoot);
+  c.communicator.barrier();
+}
+
+void gatherv_to_root(Case& c, const std::vector<std::size_t>& counts,
+                     const std::vector<std::size_t>& displacements) {
+  c.communicator.gatherv(c.send, c.receive, counts, displacements, kRoot);
+  c.communicator.barrier();
+}
+
+/// What is sent and what is received lies at these places.
+void alltoallv_at(Case& c, const std::vector<std::size_t>& sent,
+                  const std::vector<std::size_t>& received) {
+  Bytes other(c.receive.size());
+  c.communicator.alltoallv(c.receive, other, c.counts(), sent, c.counts(), received);
+}
+
+/// One that is not its default.
+CallOptions by(const char* algorithm) {
+  CallOptions options;
+  options.algorithm = algorithm;
+  return options;
+}
+
 const Table& broadcast_and_alltoall_cases() {
   static const Table kTable = {
       {"broadcast-null",
@@ -53,6 +86,68 @@ const Table& broadcast_and_alltoall_cases() {
          Bytes other(c.receive.size());
          c.communicator.alltoallv(c.receive, c.odd ? c.receive : other, c.counts(), c.counts());
        }},
+      {"alltoall-null",
+       [](Case& c) {
+         Bytes other(c.receive.size());
+         c.odd ? c.communicator.alltoall(c.receive, null_bytes(other.size()))
+               : c.communicator.alltoall(c.receive, other);
+       }},
+      {"alltoall-overlap",
+       [](Case& c) {
+         Bytes both(c.receive.size() + 1);
+         const auto send = std::span(both).first(c.receive.size());
+         const auto overlapping = std::span(both).last(c.receive.size());
+         c.odd ? c.communicator.alltoall(send, overlapping)
+               : c.communicator.alltoall(send, c.receive);
+       }},
+      {"alltoall-algorithm",
+       [](Case& c) {
+         Bytes other(c.receive.size());
+         c.communicator.alltoall(c.receive, other, by(c.odd ? "ring" : "bruck"));
+       }},
+  };
+  return kTable;
+}
+
+const Table& alltoallv_cases() {
+  static const Table kTable = {
+      {"alltoallv-counts-length",
+       [](Case& c) {
+         Bytes other(c.receive.size());
+         auto counts = c.counts();
+         if (c.odd) counts.pop_back();
+         c.communicator.alltoallv(c.receive, other, c.counts(), counts);
+       }},
+      {"alltoallv-send-place-outside",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved.back() += 1;
+         alltoallv_at(c, moved, places(c));
+       }},
+      {"alltoallv-receive-place-outside",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved.back() += 1;
+         alltoallv_at(c, places(c), moved);
+       }},
+      {"alltoallv-far-outside",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved.front() = std::numeric_limits<std::size_t>::max() - 5;
+         alltoallv_at(c, places(c), moved);
+       }},
+      {"alltoallv-blocks-overlap",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved[2] -= 1;
+         alltoallv_at(c, places(c), moved);
+       }},
+      {"alltoallv-places-length",
+       [](Case& c) {
+         auto fewer = places(c);
+         if (c.odd) fewer.pop_back();
+         alltoallv_at(c, fewer, places(c));
+       }},
       {"alltoallv-outside",
        [](Case& c) {
          Bytes other(c.receive.size());
@@ -64,11 +159,8 @@ const Table& broadcast_and_alltoall_cases() {
   return kTable;
 }
 
-const Table& gather_and_scatter_cases() {
+const Table& gather_cases() {
   static const Table kTable = {
-      {"root-negative", [](Case& c) { gather_to(c, c.odd ? -1 : kRoot); }},
-      {"root-too-large",
-       [](Case& c) { broadcast_from(c, c.odd ? static_cast<int>(c.ranks) : kRoot); }},
       {"gather-size",
        [](Case& c) {
          if (c.odd) c.receive.pop_back();
@@ -88,18 +180,69 @@ const Table& gather_and_scatter_cases() {
          c.communicator.gatherv(c.send, c.receive, counts, kRoot);
          c.communicator.barrier();
        }},
-      {"gatherv-outside",
+      {"gather-null",
        [](Case& c) {
-         std::vector<std::size_t> places(c.ranks);
-         for (std::size_t rank = 0; rank < c.ranks; ++rank) places[rank] = rank * kBytes;
-         if (c.odd) places.back() += 1;
-         c.communicator.gatherv(c.send, c.receive, c.counts(), places, kRoot);
+         c.odd ? c.communicator.gather(null_bytes(kBytes), c.receive, kRoot)
+               : c.communicator.gather(c.send, c.receive, kRoot);
          c.communicator.barrier();
        }},
+      {"gather-algorithm",
+       [](Case& c) {
+         c.communicator.gather(c.send, c.receive, kRoot, by(c.odd ? "bruck" : "binomial"));
+         c.communicator.barrier();
+       }},
+      {"gatherv-outside",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved.back() += 1;
+         gatherv_to_root(c, c.counts(), moved);
+       }},
+      {"gatherv-far-outside",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved.back() = std::numeric_limits<std::size_t>::max() - 5;
+         gatherv_to_root(c, c.counts(), moved);
+       }},
+      {"gatherv-blocks-overlap",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved[2] -= 1;
+         gatherv_to_root(c, c.counts(), moved);
+       }},
+      {"gatherv-places-length",
+       [](Case& c) {
+         auto fewer = places(c);
+         if (c.odd) fewer.pop_back();
+         gatherv_to_root(c, c.counts(), fewer);
+       }},
+  };
+  return kTable;
+}
+
+const Table& scatter_cases() {
+  static const Table kTable = {
       {"scatter-size",
        [](Case& c) {
          if (c.odd) c.receive.pop_back();
          c.communicator.scatter(c.receive, c.send, kRoot);
+         c.communicator.barrier();
+       }},
+      {"scatter-overlap",
+       [](Case& c) {
+         const auto overlapping = std::span(c.receive).subspan(kRoot * kBytes + 1, kBytes);
+         c.odd&& c.me == kRoot ? c.communicator.scatter(c.receive, overlapping, kRoot)
+                               : c.communicator.scatter(c.receive, c.send, kRoot);
+         c.communicator.barrier();
+       }},
+      {"scatter-null",
+       [](Case& c) {
+         c.odd ? c.communicator.scatter(c.receive, null_bytes(kBytes), kRoot)
+               : c.communicator.scatter(c.receive, c.send, kRoot);
+         c.communicator.barrier();
+       }},
+      {"scatter-algorithm",
+       [](Case& c) {
+         c.communicator.scatter(c.receive, c.send, kRoot, by(c.odd ? "chain" : "binomial"));
          c.communicator.barrier();
        }},
       {"scatterv-counts-length",
@@ -109,6 +252,36 @@ const Table& gather_and_scatter_cases() {
          c.communicator.scatterv(c.receive, c.send, counts, kRoot);
          c.communicator.barrier();
        }},
+      {"scatterv-own-count",
+       [](Case& c) {
+         auto counts = c.counts();
+         if (c.odd) counts[c.me] -= 1;
+         scatterv_from_root(c, counts, places(c));
+       }},
+      {"scatterv-outside",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved.back() += 1;
+         scatterv_from_root(c, c.counts(), moved);
+       }},
+      {"scatterv-far-outside",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) moved.back() = std::numeric_limits<std::size_t>::max() - 5;
+         scatterv_from_root(c, c.counts(), moved);
+       }},
+      {"scatterv-places-length",
+       [](Case& c) {
+         auto more = places(c);
+         if (c.odd) more.push_back(0);
+         scatterv_from_root(c, c.counts(), more);
+       }},
+      {"allgatherv-places-length",
+       [](Case& c) {
+         auto fewer = places(c);
+         if (c.odd) fewer.pop_back();
+         c.communicator.allgatherv(c.send, c.receive, c.counts(), fewer);
+       }},
   };
   return kTable;
 }
@@ -117,7 +290,9 @@ const Table& gather_and_scatter_cases() {
 
 const Table& rooted_local_cases() {
   static const Table kTable = [] {
-    Table table = gather_and_scatter_cases();
+    Table table = gather_cases();
+    table.merge(Table(scatter_cases()));
+    table.merge(Table(alltoallv_cases()));
     table.merge(Table(broadcast_and_alltoall_cases()));
     return table;
   }();
@@ -126,13 +301,6 @@ const Table& rooted_local_cases() {
 
 const Table& rooted_mismatches() {
   static const Table kTable = {
-      {"gather-roots", [](Case& c) { gather_to(c, c.odd ? 2 : 0); }},
-      {"broadcast-roots", [](Case& c) { broadcast_from(c, c.odd ? 2 : 0); }},
-      {"broadcast-sizes",
-       [](Case& c) {
-         if (c.odd) c.send.resize(kBytes + 1);
-         broadcast_from(c, 0);
-       }},
       {"gather-and-scatter",
        [](Case& c) {
          Bytes mine(kBytes);
@@ -147,12 +315,6 @@ const Table& rooted_mismatches() {
          if (c.odd) counts[(c.me + 1) % c.ranks] -= 1;
          c.communicator.gatherv(c.send, c.receive, counts, 0);
          c.communicator.barrier();
-       }},
-      {"alltoall-block-sizes",
-       [](Case& c) {
-         Bytes one((kBytes + (c.odd ? 1 : 0)) * c.ranks);
-         Bytes other(one.size());
-         c.communicator.alltoall(one, other);
        }},
       {"alltoallv-counts",
        [](Case& c) {

@@ -13,6 +13,7 @@ from support import (
     expect,
     in_namespaces,
     job,
+    jobs_at_once,
     main,
     reports,
 )
@@ -21,13 +22,14 @@ from harness import run
 SOON_S = 3.0  # the promise is one second on idle processors
 
 
-def names_of(mode):
-    result = job(1, None, mode)
+def names_of(mode, every):
+    """`every`: of what is made alike of every collective."""
+    result = job(1, None, mode, "every=%d" % every)
     expect(result.code == 0, "the list of cases", result)
     return result.out.split()
 
 
-def check_case(mode, name, ranks, nodes, odd, before=3):
+def check_case(mode, name, ranks, nodes, odd, before=3, every=False):
     what = "%s %s, rank %d of %d on nodes %s, after %d calls" % (
         mode,
         name,
@@ -36,9 +38,8 @@ def check_case(mode, name, ranks, nodes, odd, before=3):
         nodes,
         before,
     )
-    result = job(
-        ranks, nodes, mode, "case=" + name, "rank=%d" % odd, "before=%d" % before, limit=20
-    )
+    words = ("case=" + name, "rank=%d" % odd, "before=%d" % before, "every=%d" % every)
+    result = job(ranks, nodes, mode, *words, limit=20)
     found = reports(result, ranks)
     for rank, one in found.items():
         expect(one.code is not None, "rank %d: %r; %s" % (rank, one, what), result)
@@ -55,9 +56,9 @@ def check_case(mode, name, ranks, nodes, odd, before=3):
     return found, what, result
 
 
-def check_local_cases(nodes):
-    for name in names_of("bad"):
-        found, what, result = check_case("bad", name, 4, nodes, 1)
+def check_local_cases(nodes, every=False):
+    for name in names_of("bad", every):
+        found, what, result = check_case("bad", name, 4, nodes, 1, every=every)
         expect(found[1].code == "invalid-argument", "%r; %s" % (found[1], what), result)
         for rank in (0, 2, 3):
             one = found[rank]
@@ -83,7 +84,7 @@ def test_wrong_arguments_four_nodes():
 
 def test_wrong_arguments_everywhere():
     """The same mistake on all ranks, as a program makes it."""
-    for name in names_of("bad"):
+    for name in names_of("bad", False):
         found, what, result = check_case("bad", name, 3, "2", -1)
         for rank, one in found.items():
             expect(
@@ -93,11 +94,15 @@ def test_wrong_arguments_everywhere():
             )
 
 
-def check_mismatches(ranks, nodes, odd, before):
-    for name in names_of("mismatch"):
+def test_wrong_roots():
+    check_local_cases("2", every=True)
+
+
+def check_mismatches(ranks, nodes, odd, before, every=False):
+    for name in names_of("mismatch", every):
         if name == "leaders" and nodes not in (None, "2"):
             continue  # more leaders than there are ranks on a node mean the same as one
-        found, what, result = check_case("mismatch", name, ranks, nodes, odd, before)
+        found, what, result = check_case("mismatch", name, ranks, nodes, odd, before, every)
         codes = {one.code for one in found.values()}
         expect(codes == {"mismatch"}, "%s; %s" % (codes, what), result)
         expect(
@@ -122,9 +127,33 @@ def test_mismatch_many_calls():
     check_mismatches(5, "3+1+1", 0, 40)
 
 
+def test_mismatch_of_every_collective():
+    check_mismatches(4, "2+1+1", 1, 3, every=True)
+
+
+def test_mismatch_of_every_collective_one_node():
+    check_mismatches(3, None, 2, 0, every=True)
+
+
+COLLECTIVES = (
+    "barrier",
+    "allgather",
+    "allgatherv",
+    "gather",
+    "gatherv",
+    "scatter",
+    "scatterv",
+    "broadcast",
+    "alltoall",
+    "alltoallv",
+)
+
+
 def test_two_threads():
-    for nodes in (None, "3"):
-        result = job(3, nodes, "two-threads")
+    # The jobs sleep most of the time, so they run side by side.
+    cases = [(nodes, name) for nodes in (None, "3") for name in COLLECTIVES]
+    words = [(nodes, "two-threads", "collective=" + name) for nodes, name in cases]
+    for (_, name), result in zip(cases, jobs_at_once(3, words)):
         found = reports(result, 3)
         expect(
             found[0].code == "invalid-argument" and "two threads" in found[0].text,

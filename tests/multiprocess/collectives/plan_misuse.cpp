@@ -4,7 +4,7 @@
 #include <optional>
 #include <thread>
 
-#include "tests/multiprocess/collectives/probe_support.hpp"
+#include "tests/multiprocess/collectives/any_call.hpp"
 
 namespace probe {
 namespace {
@@ -13,29 +13,29 @@ using allrail::CallOptions;
 using allrail::Code;
 using allrail::Communicator;
 using allrail::Plan;
-using Bytes = std::vector<unsigned char>;
 
 struct Case {
   std::optional<Communicator> communicator;
   bool odd;  // this rank does it differently
-  std::size_t bytes;
-  Bytes send, receive;
+  AnySpec spec;
+  std::optional<AnyCall> buffers;
+  std::uint64_t number = 0;
+  std::chrono::milliseconds timeout{700};
+  double late_s = 2.5;
 
-  Plan plan(const CallOptions& options = {}) {
-    return communicator->plan_allgather(send, receive, options);
-  }
+  Plan plan() { return buffers->plan(*communicator); }
   /// The plan works: twice, with other bytes.
   void expect_works(Plan& plan) {
-    for (const std::uint64_t call : {1, 2}) {
-      fill_pattern(send, communicator->rank(), call);
+    for (int turn = 0; turn < 2; ++turn) {
+      buffers->fill(++number);
       plan.start();
       plan.wait();
-      for (int rank = 0; rank < communicator->size(); ++rank) {
-        const auto block =
-            std::span(receive).subspan(static_cast<std::size_t>(rank) * bytes, bytes);
-        if (find_wrong_byte(block, rank, call) >= 0) throw WrongBytes("wrong bytes of a plan");
-      }
+      buffers->check();
     }
+  }
+  void with(const CallOptions& options) {
+    spec.options = options;
+    buffers.emplace(*communicator, spec);
   }
 };
 
@@ -59,6 +59,12 @@ void expect_all_invalid(Plan& plan, bool start) {
 void wait_by_test(Plan& plan) {
   while (!plan.test()) {
   }
+}
+
+/// One that is not its default.
+const char* some_algorithm(AnyKind kind) {
+  if (kind == AnyKind::Allgather || kind == AnyKind::Allgatherv) return "ring";
+  return kind == AnyKind::Alltoall || kind == AnyKind::Alltoallv ? "bruck" : "binomial";
 }
 
 using Table = std::map<std::string, std::function<void(Case&)>>;
@@ -169,31 +175,36 @@ const Table& deadly() {
        }},
       {"receive-size",
        [](Case& c) {
-         if (c.odd) c.receive.pop_back();
+         if (c.odd) c.buffers->spoil();
          Plan plan = c.plan();
          plan.start();
          wait_by_test(plan);
+         c.communicator->barrier();
        }},
       {"algorithm",
        [](Case& c) {
          CallOptions options;
-         options.algorithm = c.odd ? "quickest" : "ring";
-         Plan plan = c.plan(options);
+         options.algorithm = c.odd ? "quickest" : some_algorithm(c.spec.kind);
+         c.with(options);
+         Plan plan = c.plan();
          plan.start();
          plan.wait();
+         c.communicator->barrier();
        }},
       {"other-order",
        [](Case& c) {
-         Bytes more(2 * c.bytes);
-         Bytes all(2 * c.receive.size());
+         AnySpec spec = c.spec;
+         spec.bytes *= 2;
+         AnyCall larger(*c.communicator, spec);
          Plan one = c.plan();
-         Plan other = c.communicator->plan_allgather(more, all);
+         Plan other = larger.plan(*c.communicator);
          Plan& first = c.odd ? other : one;
          Plan& second = c.odd ? one : other;
          first.start();
          second.start();
          wait_by_test(second);
          first.wait();
+         c.communicator->barrier();
        }},
       {"one-start-less",
        [](Case& c) {
@@ -211,40 +222,54 @@ const Table& stuck() {
   static const Table kTable = {
       {"destroyed-while-it-runs",
        [](Case& c) {
-         if (c.odd) {
-           sleep_seconds(2.5);
-         } else {
-           c.plan().start();
+         {
+           Plan plan = c.plan();  // of an alltoallv all ranks make it together
+           c.odd ? sleep_seconds(2.5) : plan.start();
          }
+         c.communicator->barrier();
+       }},
+      {"timeout-of-the-call",
+       [](Case& c) {
+         CallOptions options;
+         options.timeout = c.timeout;
+         c.with(options);
+         if (c.odd) sleep_seconds(c.late_s);
+         c.buffers->call(*c.communicator);
          c.communicator->barrier();
        }},
       {"timeout-in-wait",
        [](Case& c) {
          CallOptions options;
-         options.timeout = std::chrono::milliseconds(700);
-         Plan plan = c.plan(options);
-         if (c.odd) sleep_seconds(2.5);
+         options.timeout = c.timeout;
+         c.with(options);
+         Plan plan = c.plan();
+         if (c.odd) sleep_seconds(c.late_s);
          plan.start();
          plan.wait();
+         c.communicator->barrier();
        }},
       {"timeout-in-test",
        [](Case& c) {
          CallOptions options;
          options.timeout = std::chrono::milliseconds(700);
-         Plan plan = c.plan(options);
+         c.with(options);
+         Plan plan = c.plan();
          if (c.odd) sleep_seconds(2.5);
          plan.start();
          wait_by_test(plan);
+         c.communicator->barrier();
        }},
       {"timeout-from-start",
        [](Case& c) {
          CallOptions options;
          options.timeout = std::chrono::milliseconds(1500);
-         Plan plan = c.plan(options);
+         c.with(options);
+         Plan plan = c.plan();
          if (c.odd) sleep_seconds(3.5);
          plan.start();
          sleep_seconds(1.2);
          plan.wait();
+         c.communicator->barrier();
        }},
   };
   return kTable;
@@ -266,10 +291,18 @@ int run_plan_misuse(const Arguments& arguments) {
   Case context;
   context.communicator = Communicator::world();
   const int me = context.communicator->rank();
-  context.odd = me == arguments.number("rank", 1);
-  context.bytes = static_cast<std::size_t>(arguments.number("bytes", 1000));
-  context.send.resize(context.bytes);
-  context.receive.resize(context.bytes * static_cast<std::size_t>(context.communicator->size()));
+  const auto odd_rank = static_cast<int>(arguments.number("rank", 1));
+  context.odd = me == odd_rank;
+  context.spec.kind = any_kind(arguments.text("collective", "allgather"));
+  context.spec.bytes = static_cast<std::size_t>(arguments.number("bytes", 1000));
+  context.spec.displaced = true;
+  context.timeout = std::chrono::milliseconds(arguments.number("timeout_ms", 700));
+  context.late_s = arguments.seconds("late", 2.5);
+  const bool gathers =
+      context.spec.kind == AnyKind::Gather || context.spec.kind == AnyKind::Gatherv;
+  // Who is stuck has to wait for the odd rank.
+  context.spec.root = kind == "stuck" && gathers ? 0 : odd_rank;
+  context.buffers.emplace(*context.communicator, context.spec);
   const std::string prefix = "rank " + std::to_string(me);
   double began = now_seconds();
   try {

@@ -4,8 +4,19 @@ import re
 import sys
 
 from faults_test import kill_one
-from support import expect, job, main, reports, seeds
+from support import expect, job, jobs_at_once, main, reports, seeds
 
+COLLECTIVES = (
+    "allgather",
+    "allgatherv",
+    "gather",
+    "gatherv",
+    "scatter",
+    "scatterv",
+    "broadcast",
+    "alltoall",
+    "alltoallv",
+)
 SMALL = "0,1,7,100,4096,16385"
 MIXED = "0,1,7,100,4096,16385,70000,300001"
 
@@ -124,27 +135,32 @@ def names_of(kind):
     return job(1, None, "plan-misuse", "kind=" + kind).out.split()
 
 
+DEADLY = {
+    "started-twice": ("invalid-argument", "aborted"),
+    "receive-size": ("invalid-argument", "aborted"),
+    "algorithm": ("invalid-argument", "aborted"),
+    "other-order": ("mismatch", "mismatch"),
+    "one-start-less": ("mismatch", "mismatch"),
+}
+
+
+def check_deadly(name, ranks, found, what, result):
+    for rank, one in found.items():
+        code = DEADLY[name][0 if rank == 1 else 1]
+        expect(one.code == code, "rank %d: %r; %s" % (rank, one, what), result)
+        # Who made the mistake may be told by itself once, and finds the communicator dead then.
+        expect(one.again == "aborted", "rank %d: %r; %s" % (rank, one, what), result)
+
+
 def check_misuse(ranks, nodes, sizes):
     cases = [(kind, name) for kind in ("harmless", "lifetime") for name in names_of(kind)]
     for kind, name in cases:
         for size in sizes:
             _, what, result = misuse(kind, name, ranks, nodes, size)
             expect(result.code == 0 and result.out.count(" error: none") == ranks, what, result)
-    codes = {
-        "started-twice": ("invalid-argument", "aborted"),
-        "receive-size": ("invalid-argument", "aborted"),
-        "algorithm": ("invalid-argument", "aborted"),
-        "other-order": ("mismatch", "mismatch"),
-        "one-start-less": ("mismatch", "mismatch"),
-    }
-    expect(set(names_of("deadly")) == set(codes), "every case has its codes")
-    for name, (of_odd, of_others) in codes.items():
-        found, what, result = misuse("deadly", name, ranks, nodes)
-        for rank, one in found.items():
-            code = of_odd if rank == 1 else of_others
-            expect(one.code == code, "rank %d: %r; %s" % (rank, one, what), result)
-            # Who made the mistake may be told by itself once, and finds the communicator dead then.
-            expect(one.again == "aborted", "rank %d: %r; %s" % (rank, one, what), result)
+    expect(set(names_of("deadly")) == set(DEADLY), "every case has its codes")
+    for name in DEADLY:
+        check_deadly(name, ranks, *misuse("deadly", name, ranks, nodes))
 
 
 def test_misuse_one_node():
@@ -155,6 +171,28 @@ def test_misuse_four_nodes():
     check_misuse(4, "4", (1000, 2_500_000))
 
 
+def misuse_of_every(kind, names, ranks, nodes):
+    """The same with a plan of every collective but allgather, with which all the others are."""
+    cases = [(name, one) for one in COLLECTIVES[1:] for name in names]
+    words = [
+        (nodes, "plan-misuse", "kind=" + kind, "case=" + name, "collective=" + one)
+        for name, one in cases
+    ]
+    for (name, one), result in zip(cases, jobs_at_once(ranks, words)):
+        what = "%s of %s, %d ranks on nodes %s" % (name, one, ranks, nodes)
+        yield name, reports(result, ranks), what, result
+
+
+def test_misuse_of_every_collective():
+    for nodes, some in ((None, ("started-twice",)), ("2+1", DEADLY)):
+        for name, found, what, result in misuse_of_every("deadly", some, 3, nodes):
+            check_deadly(name, 3, found, what, result)
+    names = ("destroyed-before-it-ends", "communicator-goes-while-it-runs", "never-started")
+    for kind, some in (("lifetime", names[:2]), ("harmless", names[2:])):
+        for _, _, what, result in misuse_of_every(kind, some, 3, "2+1"):
+            expect(result.code == 0 and result.out.count(" error: none") == 3, what, result)
+
+
 def test_destroyed():
     """A plan is destroyed that cannot end: an Error on all ranks after a second, never a hang."""
     for ranks, nodes, size in ((3, None, 1000), (4, "4", 1000), (3, "3", 2_500_000)):
@@ -163,6 +201,12 @@ def test_destroyed():
             expect(one.code == "aborted", "rank %d: %r; %s" % (rank, one, what), result)
             expect("destroyed while it ran" in one.text, "%r; %s" % (one, what), result)
             expect(one.after < 6, "%r; %s" % (one, what), result)
+    names = ("destroyed-while-it-runs",)
+    for nodes in (None, "2+1"):
+        for _, found, what, result in misuse_of_every("stuck", names, 3, nodes):
+            for rank, one in found.items():
+                expect(one.code == "aborted", "rank %d: %r; %s" % (rank, one, what), result)
+                expect("destroyed while it ran" in one.text, "%r; %s" % (one, what), result)
 
 
 def test_timeout():

@@ -148,6 +148,14 @@ def job(ranks, nodes, *words, limit=150, **others):
     return end_job(start_job(ranks, nodes, *words, **others), began, limit)
 
 
+def jobs_at_once(ranks, all_words, limit=150):
+    """What `job` returns, of jobs that mostly sleep: nine run side by side."""
+    for first in range(0, len(all_words), 9):
+        began = time.monotonic()
+        running = [start_job(ranks, *words) for words in all_words[first : first + 9]]
+        yield from [end_job(process, began, limit) for process in running]
+
+
 def check_clean():
     """Nothing of this test runs or lies about any more."""
     wait_until(lambda: not marked_processes(), "no process left: %s" % marked_processes(), 3)
