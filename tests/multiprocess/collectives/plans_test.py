@@ -227,5 +227,46 @@ def test_timeout():
                     expect("ALLRAIL_TIMEOUT" in one.text, "%r; %s" % (one, what), result)
 
 
+def test_late_in_every_collective():
+    """CallOptions::timeout ends a call and a plan that a rank is late in, and names that rank."""
+    # Nodes tell each other whom they wait for four times a second.
+    times = ("timeout_ms=2000", "late=5")
+    names = ("timeout-of-the-call", "timeout-in-wait")
+    cases = [
+        (nodes, name, one)
+        for nodes in (None, "2+1")
+        for name in names[: 2 if nodes else 1]
+        for one in COLLECTIVES
+    ]
+    words = [
+        (nodes, "plan-misuse", "kind=stuck", "case=" + name, "collective=" + one, *times)
+        for nodes, name, one in cases
+    ]
+    for (nodes, name, collective), result in zip(cases, jobs_at_once(3, words)):
+        for rank, one in reports(result, 3).items():
+            what = "rank %d: %r; %s of %s on nodes %s" % (rank, one, name, collective, nodes)
+            expect(one.code == "timeout" and one.peer == 1, what, result)
+            # Of an alltoallv it is the exchange of its counts.
+            for word in (collective, "rank 1", "ALLRAIL_TIMEOUT"):
+                expect(word in one.text, "%s: %s" % (word, what), result)
+
+
+def test_mixed_collectives():
+    """Plans of all collectives in flight at once, which end in an order of every rank's own."""
+    for ranks, nodes, env in (
+        (1, None, None),
+        (3, None, None),
+        (4, "4", None),
+        (5, "3+1+1", None),
+        (6, "0,1,0,2,1,1", {"ALLRAIL_LOCAL_PUTS": "rail"}),
+        (4, "2", {"ALLRAIL_NODE_MEMORY": "1M"}),
+    ):
+        for seed in seeds(2, 20):
+            result = job(ranks, nodes, "mixed-plans", "seed=%d" % seed, env=env)
+            what = "seed %d: %d ranks on nodes %s, settings %s" % (seed, ranks, nodes, env)
+            expect(result.code == 0 and "mixed-plans done" in result.out, what, result)
+            print("%s: %.1f s" % (what, result.seconds))
+
+
 if __name__ == "__main__":
     sys.exit(main(globals()))

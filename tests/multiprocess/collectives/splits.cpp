@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/multiprocess/collectives/any_call.hpp"
 #include "tests/multiprocess/collectives/rooted_caller.hpp"
 #include "tests/multiprocess/collectives/split_support.hpp"
 
@@ -62,57 +63,35 @@ void call_any(Part& part, std::uint64_t seed, std::uint64_t number) {
   Caller(communicator).make(exchange);
 }
 
-/// A call as a plan, started again and again with other bytes.
+/// A call of any collective as a plan, started again and again with other bytes.
 class Running {
  public:
   Running(Part& part, std::uint64_t seed, std::size_t bytes)
-      : part_(part), kind_(seed % 3), bytes_(bytes), ranks_(part.communicator->size()) {
-    Communicator& communicator = *part.communicator;
-    const std::size_t whole = bytes * static_cast<std::size_t>(ranks_);
-    root_ = static_cast<int>(seed / 3 % static_cast<std::uint64_t>(ranks_));
-    send_.resize(kind_ == 0 ? bytes : whole);
-    receive_.resize(kind_ == 2 ? bytes : whole);
-    if (kind_ == 0) plan_.emplace(communicator.plan_allgather(send_, receive_));
-    if (kind_ == 1) plan_.emplace(communicator.plan_alltoall(send_, receive_));
-    if (kind_ == 2) plan_.emplace(communicator.plan_broadcast(receive_, root_));
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
+      : part_(part),
+        call_(*part.communicator, spec(*part.communicator, seed, bytes)),
+        plan_(call_.plan(*part.communicator)) {}
 
   void start(std::uint64_t number) {
-    number_ = number * 1000 + part_.number();
-    const int me = part_.communicator->rank();
-    for (int rank = 0; kind_ == 1 && rank < ranks_; ++rank) {
-      fill_pattern(block(send_, rank), me * ranks_ + rank, number_);
-    }
-    if (kind_ == 0) fill_pattern(send_, me, number_);
-    if (kind_ == 2 && me == root_) fill_pattern(receive_, me, number_);
-    plan_->start();
+    call_.fill(number * 1000 + part_.number());
+    plan_.start();
   }
-  bool test() { return plan_->test(); }
-  void wait() { plan_->wait(); }
-  void check() {
-    const int me = part_.communicator->rank();
-    for (int rank = 0; rank < (kind_ == 2 ? 1 : ranks_); ++rank) {
-      const int from = kind_ == 1 ? rank * ranks_ + me : kind_ == 2 ? root_ : rank;
-      if (find_wrong_byte(block(receive_, rank), from, number_) < 0) continue;
-      fail("byte of a plan of kind " + std::to_string(kind_) + " in " + part_.name);
-    }
-  }
+  bool test() { return plan_.test(); }
+  void wait() { plan_.wait(); }
+  void check() { call_.check(); }
 
  private:
-  std::span<unsigned char> block(std::vector<unsigned char>& of, int rank) const {
-    return std::span(of).subspan(static_cast<std::size_t>(rank) * bytes_, bytes_);
+  static AnySpec spec(const Communicator& communicator, std::uint64_t seed, std::size_t bytes) {
+    AnySpec spec;
+    spec.kind = static_cast<AnyKind>(seed % static_cast<std::uint64_t>(AnyKind::Last));
+    spec.root = static_cast<int>(seed / 3 % static_cast<std::uint64_t>(communicator.size()));
+    spec.bytes = bytes;
+    spec.displaced = seed % 2 == 0;
+    return spec;
   }
 
   Part& part_;
-  std::uint64_t kind_;
-  std::size_t bytes_;
-  int ranks_;
-  int root_ = 0;
-  std::uint64_t number_ = 0;
-  std::vector<unsigned char> send_, receive_;
-  std::optional<allrail::Plan> plan_;
+  AnyCall call_;
+  allrail::Plan plan_;
 };
 
 /// One plan per part, all in flight at once: started in one order everywhere, waited for in an
