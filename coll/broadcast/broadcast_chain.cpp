@@ -12,17 +12,11 @@ namespace allrail::coll::broadcast {
 schedule::Exchange chain(int participants, int me, int /*ports*/, int pieces) {
   schedule::Exchange exchange;
   if (participants == 1) return exchange;
-  for (int r = 0; r < pieces + participants - 2; ++r) {
-    schedule::Round round;
-    const int sent = r - me;
-    const int received = r - me + 1;
-    if (me < participants - 1 && sent >= 0 && sent < pieces) {
-      round.puts.push_back({me + 1, sent, 1});
-    }
-    if (me > 0 && received >= 0 && received < pieces) {
-      round.awaits.push_back({me - 1, received, 1});
-    }
-    exchange.rounds.push_back(std::move(round));
+  exchange.rounds.resize(static_cast<std::size_t>(pieces + participants - 2));
+  for (int piece = 0; piece < pieces; ++piece) {
+    const auto round_of_put = static_cast<std::size_t>(me + piece);
+    if (me < participants - 1) exchange.rounds[round_of_put].puts.push_back({me + 1, piece, 1});
+    if (me > 0) exchange.rounds[round_of_put - 1].awaits.push_back({me - 1, piece, 1});
   }
   return exchange;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "coll/schedule/exchange.hpp"
@@ -40,7 +41,7 @@ struct Contents {
 
 /// The participant that `rank` belongs to, its ranks, and the one of them that talks to others.
 int participant_of(const Shape& shape, Level level, int rank);
-std::vector<int> ranks_of(const Shape& shape, Level level, int participant);
+std::span<const int> ranks_of(const Shape& shape, Level level, int participant);
 int talking_rank_of(const Shape& shape, Level level, int participant);
 int participants(const Shape& shape, Level level);
 /// All participants, `first` at place 0, the others behind it as they follow each other.

@@ -189,8 +189,8 @@ class ContentsLowering {
   const Contents& contents_;
   const Shape& shape_;
   const int rank_;
-  const std::vector<int> members_;  // the ranks of my participant
-  const int talker_;                // the one of them that talks to other participants
+  const std::span<const int> members_;  // the ranks of my participant
+  const int talker_;                    // the one of them that talks to other participants
   const bool talks_;
   const Regions regions_;
   std::vector<std::size_t> arrival_of_;  // by region
@@ -214,9 +214,12 @@ int participant_of(const Shape& shape, Level level, int rank) {
   return level == Level::Smp ? shape.map.node_of[static_cast<std::size_t>(rank)] : rank;
 }
 
-std::vector<int> ranks_of(const Shape& shape, Level level, int participant) {
-  return level == Level::Smp ? shape.map.ranks_of[static_cast<std::size_t>(participant)]
-                             : std::vector<int>{participant};
+std::span<const int> ranks_of(const Shape& shape, Level level, int participant) {
+  const auto at = static_cast<std::size_t>(participant);
+  if (level == Level::Smp) return shape.map.ranks_of[at];
+  // A rank alone, where it stands among those of its node.
+  const auto& node = shape.map.ranks_of[static_cast<std::size_t>(shape.map.node_of[at])];
+  return std::span(node).subspan(static_cast<std::size_t>(shape.map.local_rank_of[at]), 1);
 }
 
 int talking_rank_of(const Shape& shape, Level level, int participant) {

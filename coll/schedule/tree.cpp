@@ -47,16 +47,17 @@ Exchange gather_up(const Tree& tree, int place) {
 
 Exchange gather_at_root(int participants, int me, int ports) {
   Exchange exchange;
-  for (int first = 1; first < participants; first += std::min(ports, participants - first)) {
-    const int end = first + std::min(ports, participants - first);
-    Round round;
-    if (me == 0) {
-      for (int from = first; from < end; ++from) round.awaits.push_back({from, from, 1});
-    } else if (me >= first && me < end) {
-      round.puts.push_back({0, me, 1});
-    }
-    exchange.rounds.push_back(std::move(round));
+  if (participants == 1) return exchange;
+  // Participant `from` puts in round (from - 1) / ports.
+  exchange.rounds.resize(static_cast<std::size_t>((participants - 2) / ports + 1));
+  const auto round_of = [&](int from) -> Round& {
+    return exchange.rounds[static_cast<std::size_t>((from - 1) / ports)];
+  };
+  if (me != 0) {
+    round_of(me).puts.push_back({0, me, 1});
+    return exchange;
   }
+  for (int from = 1; from < participants; ++from) round_of(from).awaits.push_back({from, from, 1});
   return exchange;
 }
 Exchange mirrored(const Exchange& exchange) {
