@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <malloc.h>
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
@@ -17,6 +18,8 @@ namespace {
 
 using diagnostics::CostModel;
 using diagnostics::SimulatedCall;
+
+constexpr int kKeptBytes = 64 << 20;
 
 template <class Value>
 void replace(Value& value, const std::optional<Value>& by) {
@@ -213,6 +216,9 @@ void add_simulate(CLI::App& app, SimulationQuestion& question) {
 int show_simulation(const SimulationQuestion& question) {
   const CostModel model = model_of(question.model, question.rails);
   auto call = call_of(question);
+  // A schedule of a large job is made and dropped once per rank: its pages stay with the process.
+  ::mallopt(M_MMAP_THRESHOLD, kKeptBytes);
+  ::mallopt(M_TRIM_THRESHOLD, kKeptBytes);
   nlohmann::json rows = nlohmann::json::array();
   if (!question.json) {
     fmt::print("{}, by the model, without running it: {}\n{}\n{:>9} {:<50} {:>14}\n",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,71 @@ class Simulate(unittest.TestCase):
         self.assertIn("closed form", rows[0]["evaluated"])
         self.assertIn("1 of 2048 leaders", rows[0]["evaluated"])
         self.assertIn("up to", rows[2]["not_evaluated"])
+
+    def evaluated(self, collective, names, *arguments):
+        """Half a sentence for every algorithm, which has a time and took no more than 1 GB."""
+
+        def bound():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+        result = subprocess.run(
+            [INFO, "simulate", collective, "1K", *arguments, "--algorithm", names, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+            preexec_fn=bound,
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = json.loads(result.stdout)["results"]
+        self.assertEqual([row["algorithm"] for row in rows], names.split(","))
+        for row in rows:
+            self.assertGreater(row["time_us"], 0, row)
+        return {row["algorithm"]: row["evaluated"] for row in rows}
+
+    def test_forms_over_nodes_go_up_to_16384_nodes_of_128_ranks(self):
+        large = ("--nodes", "16384", "--ranks-per-node", "128")
+        one_leader = "1 of 16384 leaders, the others do the same, node phase in closed form"
+        for collective, names in (
+            ("allgather", "smp-direct,smp-bruck,smp-recursive-doubling,smp-multi-leader-ring"),
+            ("alltoall", "smp-direct,smp-bruck,smp-recursive-doubling"),
+        ):
+            for name, evaluated in self.evaluated(collective, names, *large).items():
+                self.assertEqual(evaluated, one_leader, name)
+        # No rank stands for others where one is the root.
+        for collective, names in (
+            ("gather", "smp-direct,smp-binomial"),
+            ("scatter", "smp-binomial"),
+            ("broadcast", "smp-binomial,smp-chain"),
+        ):
+            for name, evaluated in self.evaluated(collective, names, *large).items():
+                self.assertEqual(evaluated, "all 16384 leaders, node phase in closed form", name)
+
+    def test_flat_forms_go_up_to_4096_ranks_and_say_where_one_stands_for_all(self):
+        job = ("--nodes", "4096")
+        every, one = "all 4096 ranks", "1 of 4096 ranks, the others do the same"
+        for collective, expected in (
+            ("allgather", {"direct": one, "ring": one, "bruck": every}),
+            ("gather", {"direct": every, "binomial": every}),
+            ("scatter", {"binomial": every}),
+            ("broadcast", {"binomial": every}),
+            ("alltoall", {"direct": one}),
+        ):
+            found = self.evaluated(collective, ",".join(expected), *job)
+            self.assertEqual(found, expected, collective)
+        # 16 times as many, by one of them.
+        found = self.evaluated("allgather", "direct", "--nodes", "65536")
+        self.assertIn("1 of 65536 ranks", found["direct"])
+
+    def test_what_is_too_large_is_refused_in_a_sentence(self):
+        for collective, name, nodes, ranks, words in (
+            ("broadcast", "smp-scatter-allgather", 16384, 128, "none stands for all the others"),
+            ("gather", "direct", 16384, 128, "up to 65536 ranks"),
+            ("allgather", "smp-multi-leader-ring-point-to-point", 1024, 2, "up to 1024 ranks"),
+        ):
+            job = ("--nodes", str(nodes), "--ranks-per-node", str(ranks), "--algorithm", name)
+            row = simulate(collective, "1K", *job)[0]
+            self.assertIn(words, row["not_evaluated"])
 
     def test_background_traffic_slows_down_what_crosses_the_uplinks(self):
         tree = ("gather", "256K", "--node-sizes", "2x4+2x2", "--leaf-size", "2", "--algorithm",
