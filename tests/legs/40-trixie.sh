@@ -1,7 +1,7 @@
 #!/bin/bash
 # Debian 13: gcc 14, PMIx 5 and the newer libraries, in the lab's root file system: the tests whose
 # outcome another system can change (suite `system`). The others are left to the legs before.
-# Limit: 2700 s
+# Limit: 2700 s, with --long 9000 s
 . tests/legs/common.sh
 reason=$(why_no_lab)
 if [ -n "$reason" ]; then

@@ -27,8 +27,6 @@ expect() {
   [ "$rc" = "$code" ] || { echo "the exit code is $rc, not $code"; return 1; }
 }
 
-[ "$ALLRAIL_CHECK_LONG" != yes ] || export ALLRAIL_TEST_LONG=1
-
 # words_of NAME SCRIPT: what its line `# NAME: ` says.
 words_of() { sed -n "s/^# $1: //p" "$2"; }
 

@@ -1,11 +1,14 @@
 # Sourced by every leg: recording results, building, running meson's tests. A leg runs in the
-# repository root; its file names its time limit in a line `# Limit: N s`.
+# repository root; its file names its time limit in a line `# Limit: N s`, which may go on with
+# `, with --long N s`.
 # shellcheck shell=bash
 set -euo pipefail
 
 # Without ./check around it, a leg prints its results.
 : "${ALLRAIL_CHECK_RESULTS:=/dev/stdout}" "${ALLRAIL_CHECK_LONG:=no}" "${ALLRAIL_CHECK_LEG:=leg}"
 legs=$(dirname "${BASH_SOURCE[0]}")
+# Tests that are longer then read it themselves, see tests/multiprocess/collectives/support.py.
+[ "$ALLRAIL_CHECK_LONG" != yes ] || export ALLRAIL_TEST_LONG=1
 if [ "$(id -u)" = 0 ]; then
   export CCACHE_DIR=${ALLRAIL_CACHE:-/var/cache/allrail}/ccache
   # Another clone finds what this one compiled: build directories are named alike in all of them.
@@ -62,7 +65,7 @@ configure_clang() {
 # run_tests BUILD [SUITE...]: builds what the suites need, runs them, records every test case. The
 # checks over the source tree run only where everything runs: no compiler changes their outcome.
 run_tests() {
-  local build=$1 suites=() targets=() suite rc=0 fixed=()
+  local build=$1 suites=() targets=() suite rc=0 fixed=() multiplier=4
   shift
   for suite; do
     suites+=(--suite "$suite")
@@ -77,10 +80,13 @@ run_tests() {
   # TSan needs the fixed address layout where the kernel allows to ask for it; the others can do
   # without and do not mind.
   setarch -R true 2>/dev/null && fixed=(setarch -R)
-  # The limits of tests are for hangs: a sanitizer or a busy machine is only slow. Many tests wait
-  # more than they work, so there are two of them for every processor, or as many as the leg says.
-  "${fixed[@]}" meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 4 \
-    --num-processes $((${tests_per_processor:-2} * $(nproc))) "${suites[@]}" || rc=$?
+  # The limits of tests are for hangs: a sanitizer or a busy machine is only slow, and a whole grid
+  # takes up to forty times as long as its samples. Many tests wait more than they work, so there
+  # are two of them for every processor, or as many as the leg says.
+  [ "$ALLRAIL_CHECK_LONG" != yes ] || multiplier=40
+  "${fixed[@]}" meson test -C "$build" --no-rebuild --print-errorlogs \
+    --timeout-multiplier "$multiplier" --num-processes $((${tests_per_processor:-2} * $(nproc))) \
+    "${suites[@]}" || rc=$?
   python3 "$legs/meson_results.py" "$build" "$ALLRAIL_CHECK_LEG" "$rc" >>"$ALLRAIL_CHECK_RESULTS"
 }
 

@@ -31,6 +31,8 @@ from harness import (
 )
 
 LONG = os.environ.get("ALLRAIL_TEST_LONG") == "1"
+# Limits are for hangs. A whole grid takes up to so many times as long as the sample of it.
+LONGER = 40 if LONG else 1
 TWO_RAILS = "127.0.0.1,127.0.0.2"
 ALGORITHMS = (
     "auto",
@@ -145,7 +147,7 @@ def end_job(process, began, limit):
 
 def job(ranks, nodes, *words, limit=150, **others):
     began = time.monotonic()
-    return end_job(start_job(ranks, nodes, *words, **others), began, limit)
+    return end_job(start_job(ranks, nodes, *words, **others), began, limit * LONGER)
 
 
 def jobs_at_once(ranks, all_words, limit=150):
