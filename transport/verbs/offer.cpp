@@ -67,9 +67,10 @@ std::optional<Offer> decode_offer(const OfferBytes& bytes, const HelloContext& c
   offer.path.first_packet = reader.number<std::uint32_t>();
   offer.path.lid = reader.number<std::uint16_t>();
   offer.path.mtu_code = reader.number<std::uint8_t>();
-  offer.path.is_ethernet = reader.number<std::uint8_t>() != 0;
+  const auto is_ethernet = reader.number<std::uint8_t>();
+  offer.path.is_ethernet = is_ethernet != 0;
   for (std::uint8_t& byte : offer.path.gid) byte = reader.number<std::uint8_t>();
-  if (!reader.at_end() || !makes_sense(offer.path)) return std::nullopt;
+  if (!reader.at_end() || is_ethernet > 1 || !makes_sense(offer.path)) return std::nullopt;
   return offer;
 }
 
