@@ -117,6 +117,7 @@ class Engine {
   // engine_errors.cpp
   template <class Work>
   void guarded(const Work& work);
+  [[noreturn]] void report_failure(const transport::FabricFailure& failure);
   [[noreturn]] void report_failed_read(const FailedRead& failed);
   [[noreturn]] void report_mismatch(const CallMismatch& mismatch, const Call& mine);
   [[noreturn]] void throw_abort_record();

@@ -1,4 +1,5 @@
 // How the communicator ends: what this rank finds is told to all, and thrown.
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 
@@ -27,6 +28,20 @@ std::string describe(const CallDescription& call) {
 
 std::string died_text(int rank) {
   return fmt::format("rank {} died; see its own output for the reason", rank);
+}
+
+/// The fabric knows of puts; what they were for is the oldest call here that needs that peer.
+void Engine::report_failure(const transport::FabricFailure& failure) {
+  const Code code = failure.mismatch ? Code::Mismatch : Code::Network;
+  const auto needs_peer = [&](const CallRun& call) {
+    return std::ranges::count(call.plan->peers(), failure.peer) > 0;
+  };
+  const CallRun* call = front_;
+  while (call != nullptr && !needs_peer(*call)) call = call->next;
+  if (call == nullptr) call = front_;
+  if (call == nullptr) die(code, failure.peer, failure.text);
+  die(code, failure.peer,
+      fmt::format("{} cannot go on: {}", describe(call->plan->description()), failure.text));
 }
 
 void Engine::report_mismatch(const CallMismatch& mismatch, const Call& mine) {

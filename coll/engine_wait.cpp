@@ -124,8 +124,7 @@ bool Engine::look() {
 
 void Engine::check_failures() {
   if (team_.fabric == nullptr || !team_.fabric->failure().has_value()) return;
-  const auto& failure = *team_.fabric->failure();
-  die(failure.mismatch ? Code::Mismatch : Code::Network, failure.peer, failure.text);
+  report_failure(*team_.fabric->failure());
 }
 
 /// True if it was time for them.

@@ -10,7 +10,7 @@ namespace allrail::shm {
 
 inline constexpr std::uint64_t kPageBytes = 4096;
 inline constexpr std::size_t kFlagPayloadBytes = 40;
-inline constexpr std::size_t kMaxAbortText = 400;
+inline constexpr std::size_t kMaxAbortText = 800;
 /// More ranks than this on one node are refused; a layout from a damaged header never overflows.
 inline constexpr int kMaxNodeRanks = 4096;
 

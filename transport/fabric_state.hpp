@@ -106,7 +106,9 @@ struct Link {
   int target = -1;     // the connecting end: the rail of the peer that is tried
   std::uint64_t generation = 0;
   std::uint64_t peer_generation = 0;  // of the peer's hello on the present link; 0: not here yet
+  // Why it went down first, which stays while it is tried again; what the last try said since then.
   std::string reason = "not connected yet";
+  std::string last_attempt;
 
   std::array<InFlight, kMaxLinkChunks> ring;
   std::uint32_t head = 0;

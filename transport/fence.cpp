@@ -66,6 +66,7 @@ void FabricState::lose_link(Peer& peer, int rail, std::string_view reason) {
   link.up = false;
   link.blocked = link.hello_due = link.pong_due = false;
   link.reason = reason;
+  link.last_attempt.clear();
   link.ping_sent_ns = link.ping_answered_ns = 0;
   PendingFence& fence = link.fence;
   if (!fence.open) fence.count = 0;

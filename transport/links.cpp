@@ -33,10 +33,10 @@ void FabricState::link_down(int rail, int peer_rank, std::string_view reason) {
   if (found == nullptr) return;
   Peer& peer = *found;
   Link& link = peer.links[static_cast<std::size_t>(rail)];
-  link.reason = reason;
-  // A failed attempt to connect comes here too.
-  if (!link.up) pair_failed(peer, rail, reason);
-  lose_link(peer, rail, reason);
+  if (link.up) return lose_link(peer, rail, reason);
+  // A failed attempt to connect. It says less than what took the link down before it.
+  (link.generation > 0 ? link.last_attempt : link.reason) = reason;
+  pair_failed(peer, rail, reason);
 }
 
 bool FabricState::chunk_wanted(int rail, int peer_rank, std::uint32_t immediate) {

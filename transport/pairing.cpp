@@ -122,7 +122,10 @@ std::string FabricState::no_link_text(const Peer& peer, std::int64_t without_ns)
     for (std::size_t i = 0; i < peer.links.size(); ++i) {
       const Link& link = peer.links[i];
       const int partner = link.peer_rail >= 0 ? link.peer_rail : link.target;
-      if (partner >= 0) add(name_of(static_cast<int>(i), partner), link.reason);
+      if (partner < 0) continue;
+      const std::string since =
+          link.last_attempt.empty() ? "" : ", and since: " + link.last_attempt;
+      add(name_of(static_cast<int>(i), partner), link.reason + since);
     }
     return fmt::format("{} ({}); check the network between the two hosts", ends, reasons);
   }

@@ -17,7 +17,7 @@ namespace allrail::transport::control {
 /// is stored.
 inline constexpr std::size_t kMaxMessageBytes = 1024;
 inline constexpr std::size_t kLengthBytes = 4;
-inline constexpr std::size_t kMaxCauseBytes = 400;
+inline constexpr std::size_t kMaxCauseBytes = 800;
 inline constexpr std::size_t kMaxWaits = 32;
 
 /// A rank that has waited in one call for a while.

@@ -222,9 +222,10 @@ void VerbsRail::complete(const ibv_wc& completion, RailEvents& events) {
   if (id.kind == WorkId::Kind::Taken) return;
   if (id.kind == WorkId::Kind::Receive) --link.receives_posted;
   if (completion.status != IBV_WC_SUCCESS) {
-    const std::string reason = fmt::format(
-        "{}: {}", id.kind == WorkId::Kind::Receive ? "its connection broke" : "a write failed",
-        ibv_wc_status_str(completion.status));
+    const std::string reason =
+        fmt::format("{}: {} (status {})",
+                    id.kind == WorkId::Kind::Receive ? "its connection broke" : "a write failed",
+                    ibv_wc_status_str(completion.status), static_cast<int>(completion.status));
     if (link.state != Link::State::Up) return connecting_failed(link, reason, events);
     return take_down(link, reason, events);
   }

@@ -111,8 +111,9 @@ class CallsInFlight : public ::testing::Test {
   std::uint64_t begun_on(int rank) { return shm::read_call(at(rank).segment.line(0)).sequence; }
   EngineRank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
 
- private:
   transport::FakeNetwork network_{1, kRanks, std::vector<transport::FakeRailOptions>(1)};
+
+ private:
   std::vector<std::unique_ptr<EngineRank>> ranks_ = testing::make_engine_ranks(network_, kRanks, 1);
 };
 
@@ -276,6 +277,29 @@ TEST_F(CallsInFlight, RunOutOfTimeInTest) {
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::Timeout);
+  }
+}
+
+TEST_F(CallsInFlight, SayWhichOperationHasLostItsPeer) {
+  start_engines();
+  const auto plan = make_plan(kCopied);
+  start_on_all(*plan, 1);
+  end_on_all(*plan, 1);
+  for (const int peer : {1, 2}) network_.cut(0, 0, peer, {});
+  start(*plan, 0, 2);
+  const std::int64_t end_ns = network_.now_ns() + 20'000'000'000;
+  try {
+    while (!test(*plan, 0) && network_.now_ns() < end_ns) network_.advance(10'000'000);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Network);
+    const std::string text = error.what();
+    const std::string peer = "rank " + std::to_string(error.peer());
+    EXPECT_TRUE(
+        text.starts_with("rank 0: allgather of 5000 bytes per rank by direct cannot go on: "
+                         "rank 0 on host  has had no rail to " +
+                         peer))
+        << text;
   }
 }
 
