@@ -67,6 +67,10 @@ void add_cases_of_way(Ways way, std::vector<RailCase>& all) {
   Setting plain = setting;
   for (DeviceOptions& device : plain.devices) device.max_inline_bytes = 0;
   all.push_back(fake_case(prefix + "without_inline_data", plain));
+  // Longer than all messages of the suite but the one that is as long as the rail takes.
+  Setting brief = setting;
+  for (DeviceOptions& device : brief.devices) device.max_message_bytes = 150'000;
+  all.push_back(fake_case(prefix + "short_messages", brief));
 }
 
 std::vector<RailCase> cases() {

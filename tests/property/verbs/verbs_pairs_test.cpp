@@ -25,6 +25,7 @@ struct Device {
   const char* name;
   const char* address;
   int subnet;
+  std::uint32_t max_message_bytes = 1U << 30;
 };
 
 /// For each way to connect, and for both.
@@ -45,8 +46,10 @@ class VerbsPairs : public testing::TestWithParam<Ways> {
     std::vector<fake_verbs::DeviceOptions> devices;
     for (const Rank& rank : ranks_) {
       for (const Device& device : rank.devices) {
-        devices.push_back(
-            {.name = device.name, .address = device.address, .has_ip = GetParam() != Ways::Direct});
+        devices.push_back({.name = device.name,
+                           .address = device.address,
+                           .has_ip = GetParam() != Ways::Direct,
+                           .max_message_bytes = device.max_message_bytes});
       }
     }
     fake_verbs::reset(3, devices);
@@ -211,6 +214,18 @@ TEST_P(VerbsPairs, AreFoundAfterAPeerWasSilentForLong) {
   }));
   const Partners found = partners(0);
   expect_pairs(found, found[0] == 0 ? Partners{0, 1} : Partners{1, 0});
+}
+
+// Software devices refuse what is longer, as real ones do: the link would be lost.
+TEST_P(VerbsPairs, CutPutsByWhatThePortOfTheShortestMessagesTakes) {
+  constexpr std::uint32_t kLongest = 5000;
+  start({kA0, {kA1.name, kA1.address, kA1.subnet, kLongest}}, {kB0, kB1});
+  for (const int rank : {0, 1}) connect(rank);
+  expect_pairs({0, 1}, {0, 1});
+  std::uint64_t chunks = 0;
+  for (const RailCounters& rail : fabric(0).counters()) chunks += rail.chunks_sent;
+  // The long put of expect_pairs(), and a short one over each rail.
+  EXPECT_GE(chunks, 2 + kMemoryBytes / kLongest);
 }
 
 INSTANTIATE_TEST_SUITE_P(EachWay, VerbsPairs,
