@@ -46,6 +46,7 @@ struct RailInfo {
   int speed_mbit = 0;  // 0: not known
   bool in_use = false;
   bool verbs = false;
+  std::string hardware{};  // of a verbs port: its MTU, PCI device and NUMA node
 };
 /// Local: reads the interfaces of this host and the setting ALLRAIL_RAILS.
 ALLRAIL_API std::vector<RailInfo> rails_of_this_host(const Options& options);

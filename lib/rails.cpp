@@ -202,7 +202,7 @@ std::vector<diagnostics::RailInfo> survey_rails(const Options& options) {
     const transport::VerbsGid* gid = transport::find_gid(port, choice.gid_index);
     rails.push_back({port.name(), choice.reason,
                      gid == nullptr ? "" : transport::address_text(gid->bytes),
-                     static_cast<int>(port.rate_mbit), choice.taken, true});
+                     static_cast<int>(port.rate_mbit), choice.taken, true, port.hardware_text()});
   }
   const bool verbs = !survey.choices.taken.empty();
   const auto items = verbs ? std::vector<std::string>{} : tcp_items(options.rails, false);

@@ -49,6 +49,7 @@ void print_rails(const Options& options) {
     any_verbs = any_verbs || rail.verbs;
     fmt::print("  {:<14} {:<5} {:<24} {:<14} {}\n", rail.name, rail.verbs ? "verbs" : "tcp",
                rail.address, speed, rail.state);
+    if (rail.verbs) fmt::print("  {:<14} {}\n", "", rail.hardware);
   }
   fmt::print("{}\n", any_verbs ? "" : "  this host has no RDMA ports\n");
 }

@@ -250,6 +250,17 @@ std::vector<VerbsPort> query_device(ibv_device* device, DeviceFacts facts,
 
 std::string VerbsPort::name() const { return fmt::format("{}:{}", device, number); }
 
+std::string VerbsPort::hardware_text() const {
+  const std::string mtu =
+      active_mtu_bytes == 0 ? "MTU unknown" : fmt::format("MTU {}", active_mtu_bytes);
+  const std::string pci = pci_address.empty() ? "not on PCI" : "PCI " + pci_address;
+  const std::string owner =
+      physical_function.empty() ? "" : fmt::format(" (of {})", physical_function);
+  const std::string node =
+      numa_node < 0 ? "NUMA node unknown" : fmt::format("NUMA node {}", numa_node);
+  return fmt::format("{}, {}{}, {}", mtu, pci, owner, node);
+}
+
 std::vector<VerbsPort> list_verbs_ports(const std::string& sysfs) {
   const fs::path class_folder = fs::path(sysfs) / "class" / "infiniband";
   std::vector<VerbsPort> ports;

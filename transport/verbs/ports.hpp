@@ -53,6 +53,8 @@ struct VerbsPort {
 
   /// Such as "mlx5_0:1".
   std::string name() const;
+  /// For people: "MTU 4096, PCI 0000:3b:00.0, NUMA node 1"; says what is not known, too.
+  std::string hardware_text() const;
 };
 
 /// All of them, devices in the library's order. Empty without RDMA in the kernel or without

@@ -104,6 +104,17 @@ TEST(DevicePlace, IsNowhereForSoftwareDevices) {
   }
 }
 
+TEST(HardwareText, SaysWhatIsKnownAndWhatIsNot) {
+  VerbsPort port;
+  EXPECT_EQ(port.hardware_text(), "MTU unknown, not on PCI, NUMA node unknown");
+  port.active_mtu_bytes = 4096;
+  port.pci_address = "0000:3b:00.2";
+  port.numa_node = 0;
+  EXPECT_EQ(port.hardware_text(), "MTU 4096, PCI 0000:3b:00.2, NUMA node 0");
+  port.physical_function = "0000:3b:00.0";
+  EXPECT_EQ(port.hardware_text(), "MTU 4096, PCI 0000:3b:00.2 (of 0000:3b:00.0), NUMA node 0");
+}
+
 TEST(ListVerbsPorts, ThrowsNowhereAndIsEmptyWithoutRdma) {
   std::set<std::string> names;
   for (const VerbsPort& port : list_verbs_ports()) {
