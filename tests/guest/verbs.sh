@@ -1,7 +1,8 @@
 #!/bin/bash
 # The verbs rail over real libibverbs: the conformance suite for both ways to connect, every kind of
-# allgather with every byte checked, ports without an IP address, a rail that goes down and comes
-# back in the middle of a run, and a user who may lock little memory.
+# allgather and some calls of every other collective with every byte checked, ports without an IP
+# address, a rail that goes down and comes back in the middle of a run, and a user who may lock
+# little memory.
 # Options: --timeout 600
 . tests/guest/common.sh
 
@@ -37,6 +38,25 @@ for memory in buffer node; do
   allgather 4 2 --sizes 8:2M --factor 64 --iterations 3 --memory "$memory"
   allgather 3 3 --sizes 8:2M --factor 64 --iterations 3 --memory "$memory"
 done
+
+# The other collectives and plans, a communicator that is split off, and memory of the user that is
+# unmapped between two calls, each with every byte checked.
+# probe RANKS NODES MODE ARGS...
+probe() {
+  local ranks=$1 nodes=$2
+  shift 2
+  timeout 100 /build/launcher/run/allrail-run -n "$ranks" --nodes "$nodes" \
+    /build/tests/multiprocess/collectives/collective-probe "$@" >/tmp/probe.log 2>&1 &&
+    grep -q "$1 done" /tmp/probe.log ||
+    fail "$* of $ranks ranks on $nodes nodes: $(cat /tmp/probe.log)"
+}
+# The other kernel is busy with the cost model meanwhile.
+if [[ $(uname -r) == 6.1.* ]]; then
+  probe 3 3 rooted-grid every=17 first=2 sizes=8,70000
+  probe 2 2 plans seed=2 steps=25 sizes=0,100,16385,300001
+  probe 4 2 splits seed=1 columns=2 calls=8
+  probe 2 2 remap bytes=1048576
+fi
 
 # What calls take of the system: a small one rings one doorbell, which is a write() of the provider,
 # and allocates nothing; of large ones it is told. Half of the calls that are counted are barriers.
