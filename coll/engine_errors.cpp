@@ -55,7 +55,8 @@ void Engine::report_mismatch(const CallMismatch& mismatch, const Call& mine) {
                     ? ", or names another NodeBuffer, offset in it or displacements than the "
                       "rest of its node"
                     : "")
-      : describe(theirs.description) == describe(mine.description) && theirs.call == mine.identity.number
+      : describe(theirs.description) == describe(mine.description) &&
+              theirs.call == mine.identity.number
           ? "the same with other counts, or after an earlier call that differed"
           : describe(theirs.description);
   die(Code::Mismatch, mismatch.peer,
