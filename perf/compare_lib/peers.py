@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from .settings import MEMORY_OF, Setting
+from .settings import BARE, MEMORY_OF, Setting
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLUSTER = str(ROOT / "tests/lab/cluster")
@@ -25,6 +25,7 @@ for library in openmpi mpich; do
   mpicc.$library -O2 -Wall -o {PROGRAMS}/mpi_collective.$library mpi_collective.c
 done
 gcc -O2 -Wall -shared -fPIC -o {PROGRAMS}/mpich_yield.so mpich_yield.c -ldl
+gcc -O2 -Wall -o {PROGRAMS}/bare_allgather bare_allgather.c
 """
 # One line each: what the reports call the libraries.
 VERSIONS = """
@@ -121,9 +122,19 @@ def start_words(library: str, setting: Setting) -> list[str]:
 
 
 def program_words(
-    library: str, collective: str, mode: str, iterations: int, warmup: int, sizes: list[int]
+    library: str,
+    setting: Setting,
+    collective: str,
+    mode: str,
+    iterations: int,
+    warmup: int,
+    sizes: list[int],
 ) -> list[str]:
     counts = [str(iterations), str(warmup)]
+    if library == BARE:
+        waiting = "yield" if outnumbers(setting) else "spin"
+        words = [f"{PROGRAMS}/bare_allgather", str(setting.hosts), str(setting.per_host), waiting]
+        return [*words, mode, *counts, *(str(size) for size in sizes)]
     if library not in MEMORY_OF:
         program = f"{PROGRAMS}/mpi_collective.{library.split('-')[0]}"
         return [program, collective, mode, *counts, *(str(size) for size in sizes)]

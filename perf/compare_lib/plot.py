@@ -20,6 +20,7 @@ COLORS = {
     "openmpi-ob1": "#d1495b",
     "openmpi-ucx": "#edae49",
     "mpich": "#8d6e63",
+    "bare": "#9e9e9e",
     "rail limit": "#555555",
 }
 

@@ -3,7 +3,7 @@
 import dataclasses
 import statistics
 
-from .settings import MEMORY_OF, Setting, rail_limit_us
+from .settings import MEMORY_OF, PEERS, Setting, rail_limit_us
 
 # Both programs define them alike: the mean over ranks of each rank's median, and the largest.
 MEAN = "p50"
@@ -63,7 +63,7 @@ class Samples:
         spreads = {
             library: spread
             for library in setting.libraries
-            if library not in MEMORY_OF
+            if library in PEERS
             and (spread := self.spread(setting.name, mode, size, library, which))
         }
         return min(spreads, key=lambda library: spreads[library].median, default=None)

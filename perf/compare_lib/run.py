@@ -65,9 +65,8 @@ def plan_launches(plan: Plan, setting: Setting, repetition: int, done: set) -> l
 
 def launch_line(plan: Plan, setting: Setting, number: int, launch: Launch, folder: str) -> str:
     words = peers.start_words(launch.library, setting)
-    words += peers.program_words(
-        launch.library, plan.collective, launch.mode, launch.iterations, launch.warmup, launch.sizes
-    )
+    counts = (launch.mode, launch.iterations, launch.warmup, launch.sizes)
+    words += peers.program_words(launch.library, setting, plan.collective, *counts)
     if launch.library in MEMORY_OF:
         words += ["--algorithm", plan.algorithm, "--json", f"{folder}/{number}.json"]
     return shlex.join(["launch", str(number), str(plan.limit_s), *words])

@@ -13,9 +13,11 @@ SIZE_RANGES = (("8 B - 1 KiB", 1, 1 << 10), ("4 - 64 KiB", 4 << 10, 64 << 10)) +
 # Ours by the memory that is sent from and received into; a peer has only its user's memory.
 MEMORY_OF = {"allrail": "ordinary", "allrail-buffer": "buffer", "allrail-node": "node"}
 PEERS = ("openmpi-ob1", "openmpi-ucx", "mpich")
-LIBRARIES = (*MEMORY_OF, *PEERS)
+# No library: an allgather written by hand for this lab alone, which shows what the machine allows.
+BARE = "bare"
+LIBRARIES = (*MEMORY_OF, *PEERS, BARE)
 # The kinds of memory that make a difference to an allgather are nothing special to the others.
-ONLY_ALLGATHER = ("allrail-buffer", "allrail-node")
+ONLY_ALLGATHER = ("allrail-buffer", "allrail-node", BARE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Setting:
 
 
 # On one node Open MPI's own shared memory is its fast path, and ours has three kinds of memory.
-NODE_PEERS = ("openmpi-ob1", "mpich")
-HOST_LIBRARIES = ("allrail", *PEERS)
+NODE_PEERS = ("openmpi-ob1", "mpich", BARE)
+HOST_LIBRARIES = ("allrail", *PEERS, BARE)
 SHAPES = (
     ("hosts", "four hosts, rails unshaped", None),
     ("shaped", "four hosts, rails of 2 x 500 Mbit/s", (500, 500)),

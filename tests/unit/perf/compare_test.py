@@ -283,15 +283,25 @@ class Launches(unittest.TestCase):
             self.assertEqual(made, calls["mpich"], library)
         counts = ("allgather", "streaming", 110, 5, [8, 64])
         self.assertEqual(
-            peers.program_words("openmpi-ob1", *counts),
+            peers.program_words("openmpi-ob1", NODE2, *counts),
             [peers.PROGRAMS + "/mpi_collective.openmpi", "allgather", "streaming"]
             + ["110", "5", "8", "64"],
         )
         self.assertEqual(
-            " ".join(peers.program_words("allrail-node", *counts)),
+            " ".join(peers.program_words("allrail-node", NODE2, *counts)),
             "/build/perf/allrail-bench allgather --memory node --mode streaming --iterations 110 "
             "--warmup 5 --sizes 8,64",
         )
+
+    def test_the_bare_loop_is_no_peer(self):
+        counts = ("allgather", "isolated", 20, 5, [8])
+        with mock.patch("os.sched_getaffinity", return_value={0, 1}):
+            words = peers.program_words("bare", settings.SETTINGS["hosts-x2"], *counts)
+        self.assertEqual(words[1:], ["4", "2", "yield", "isolated", "20", "5", "8"])
+        samples = sample("bare", [1]) + sample("mpich", [3]) + sample("allrail", [2])
+        found = Samples(samples)
+        self.assertEqual(found.best_peer(NODE2, "isolated", 8), "mpich")
+        self.assertEqual(found.libraries(NODE2, "isolated"), ["allrail", "mpich", "bare"])
 
     def test_resuming_measures_only_what_is_missing(self):
         done = run.done_launches(sample("mpich", [1, 1]) + sample("allrail", [1]), NODE2, 1)
