@@ -13,8 +13,14 @@ constexpr std::int64_t kWarnAfterNs = 30'000'000'000;
 constexpr int kRailSleepMs = 20;
 // Looking at rails is a system call, after which a yield is cheap; then it is time to sleep.
 constexpr shm::WaitPolicy kRailWait{0, 100};
-// Looks at one link only between two looks at all of them.
+// Every so many looks at the rails are at all links, the others at one.
 constexpr int kGlances = 8;
+// Where only small puts are on their way, as those of a barrier or of small calls, nobody waits for
+// what the other links hold. Larger ones measure their rails by acknowledgements: read late, those
+// make a rail look slow.
+constexpr int kQuietGlances = 32;
+constexpr std::uint64_t kSmallPutBytes = 512;
+constexpr std::uint64_t kQuietBytes = 4096;
 
 std::string name_of(int rank) {
   return rank < 0 ? std::string("the end of its own sends") : fmt::format("rank {}", rank);
@@ -114,9 +120,11 @@ void Engine::wait_for(const CallRun& call) {
 
 /// A look at the rails: mostly only at what is awaited, since every link may cost a system call.
 bool Engine::look() {
-  if (active_count_ == 1 && ++glances_ < kGlances) {
-    if (const auto* put = active(0).awaited_put())
-      return team_.fabric->glance(put->peer, put->bytes, active(0).port_of(*put));
+  const schedule::Step* const put = active_count_ == 1 ? active(0).awaited_put() : nullptr;
+  const bool is_quiet = put != nullptr && put->bytes < kSmallPutBytes &&
+                        team_.fabric->bytes_in_flight() < kQuietBytes;
+  if (put != nullptr && ++glances_ < (is_quiet ? kQuietGlances : kGlances)) {
+    return team_.fabric->glance(put->peer, put->bytes, active(0).port_of(*put));
   }
   glances_ = 0;
   return team_.fabric->progress();

@@ -228,6 +228,12 @@ std::uint64_t Fabric::oldest_open_call() const {
   return state_->oldest_ != nullptr ? state_->oldest_->call : UINT64_MAX;
 }
 
+std::uint64_t Fabric::bytes_in_flight() const {
+  std::uint64_t bytes = 0;
+  for (const RailState& state : state_->rails_) bytes += state.in_flight_bytes;
+  return bytes;
+}
+
 bool Fabric::flushed(std::uint64_t call) const {
   for (Peer* peer : state_->connected_) {
     // The oldest first: calls of puts only grow.

@@ -128,6 +128,8 @@ class Fabric {
   /// All queued puts, or those of calls up to `call`, have left this process (not necessarily
   /// acknowledged).
   bool flushed(std::uint64_t call = UINT64_MAX) const;
+  /// What rails have been given and peers have not acknowledged, as far as is known here.
+  std::uint64_t bytes_in_flight() const;
 
   /// Announces that the next put from `peer`, in its order, has this many bytes; returns its
   /// number. May be called before or after chunks of it arrived.
