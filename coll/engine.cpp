@@ -1,5 +1,6 @@
 #include "coll/engine.hpp"
 
+#include "coll/engine_group.hpp"
 #include "lib/base/error.hpp"
 #include "shm/progress.hpp"
 
@@ -33,7 +34,9 @@ void Engine::connect(const CallPlan& plan) {
 }
 
 void Engine::run(const CallPlan& plan, const Buffers& buffers, base::Deadline deadline) {
-  if (plan.is_on_node() && front_ == nullptr) {
+  // Calls of other communicators go on in waits only, which a row of walked calls never makes.
+  const bool others = team_.group != nullptr && team_.group->others_in_flight(*this);
+  if (plan.is_on_node() && front_ == nullptr && !others) {
     if (walk(plan, buffers)) return;
   } else {
     blocking_.walked.number = 0;
@@ -53,10 +56,12 @@ bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
   identity = next_identity(plan, buffers.place);
   blocking_.walked_steps = 0;
   if (!done_counts_.my_node_is_done(identity.slot.previous_call)) return false;
-  const bool has_core = team_.wait_policy.has_own_core() && !core_.is_likely();
+  // Between nodes a rank waits for longer than it looks.
+  const bool looks_again =
+      team_.fabric == nullptr && team_.wait_policy.has_own_core() && !core_.is_likely();
   blocking_.walked_steps =
       walk_on_node(team_, done_counts_, {plan.first(), buffers.send, buffers.receive, identity},
-                   has_core ? team_.wait_policy.spins : 0);
+                   looks_again ? team_.wait_policy.spins : 0);
   if (blocking_.walked_steps < plan.first().steps.size()) return false;
   ++slices_ended_;
   waiting_since_ns_ = next_warning_ns_ = 0;

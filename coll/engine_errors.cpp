@@ -38,7 +38,6 @@ void Engine::report_failure(const transport::FabricFailure& failure) {
   };
   const CallRun* call = front_;
   while (call != nullptr && !needs_peer(*call)) call = call->next;
-  if (call == nullptr) call = front_;
   if (call == nullptr) die(code, failure.peer, failure.text);
   die(code, failure.peer,
       fmt::format("{} cannot go on: {}", describe(call->plan->description()), failure.text));

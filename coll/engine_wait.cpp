@@ -121,7 +121,7 @@ void Engine::wait_for(const CallRun& call) {
 /// A look at the rails: mostly only at what is awaited, since every link may cost a system call.
 bool Engine::look() {
   const schedule::Step* const put = active_count_ == 1 ? active(0).awaited_put() : nullptr;
-  const bool is_quiet = put != nullptr && put->bytes < kSmallPutBytes &&
+  const bool is_quiet = put != nullptr && front_->plan->most_awaited_bytes() < kSmallPutBytes &&
                         team_.fabric->bytes_in_flight() < kQuietBytes;
   if (put != nullptr && ++glances_ < (is_quiet ? kQuietGlances : kGlances)) {
     return team_.fabric->glance(put->peer, put->bytes, active(0).port_of(*put));

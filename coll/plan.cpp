@@ -67,6 +67,9 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
     if (step.kind == schedule::StepKind::Put || step.kind == schedule::StepKind::Await) {
       peers_.push_back(step.peer);
     }
+    if (step.kind == schedule::StepKind::Await) {
+      most_awaited_bytes_ = std::max(most_awaited_bytes_, step.bytes);
+    }
   }
   std::ranges::sort(peers_);
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());

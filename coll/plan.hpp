@@ -84,6 +84,8 @@ class CallPlan {
   const schedule::Schedule& first() const { return *first_; }
   /// One slice of copies and flags of one node: walk_on_node() can do it.
   bool is_on_node() const { return is_on_node_; }
+  /// The longest put that this rank awaits in the first slice.
+  std::uint64_t most_awaited_bytes() const { return most_awaited_bytes_; }
   /// Slot bytes that a slice takes on the largest node: the same on all ranks.
   std::uint64_t slot_bytes() const { return slot_bytes_; }
   /// Ranks of other nodes (and with flat algorithms of mine) that this plan talks to.
@@ -101,6 +103,7 @@ class CallPlan {
   bool zero_copy_ = false;
   bool copies_because_of_limit_ = false;
   bool is_on_node_ = false;
+  std::uint64_t most_awaited_bytes_ = 0;
   std::uint64_t hash_ = 0;
   CallDescription description_;
   std::uint64_t slices_ = 1;

@@ -3,6 +3,7 @@
 #include "coll/engine_group.hpp"
 
 #include <array>
+#include <limits>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -119,6 +120,55 @@ TEST_F(EngineGroups, GoOnWithCallsOfOthersInAWait) {
   EXPECT_EQ(one(1).call(code_of_other), "");
   waits.join();
   EXPECT_EQ(one(0).receive[kBytes], std::byte{2});
+}
+
+/// Into memory that both ranks have: each waits for the other twice.
+std::unique_ptr<CallPlan> node_plan(const Roster& roster, MemoryKind memory) {
+  PlanRequest request;
+  request.algorithm = "smp-direct";
+  request.memory = memory;
+  request.bytes = {kBytes, kBytes};
+  request.receive_offsets = {0, kBytes};
+  return std::make_unique<CallPlan>(request, roster,
+                                    PlanLimits{geometry().large_slot_bytes, UINT64_MAX});
+}
+
+TEST_F(EngineGroups, AreNotForgottenByCallsThatGoPastTheQueue) {
+  std::vector<std::byte> shared(2 * kBytes);
+  std::array<std::unique_ptr<CallPlan>, 2> plans, shared_plans;
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    // Such a rank would look at a flag for half a minute before it waits.
+    one(rank).team.wait_policy = {std::numeric_limits<int>::max(), 1000};
+    plans[at] = node_plan(one(rank).roster, MemoryKind::Ordinary);
+    shared_plans[at] = node_plan(other(rank).roster, MemoryKind::NodeBuffer);
+    ASSERT_TRUE(plans[at]->is_on_node());
+  }
+  CallRun in_flight;
+  in_flight.plan = shared_plans[0].get();
+  in_flight.buffers = {other(0).send.data(), shared.data(), shared.size()};
+  in_flight.buffers.place = 5;
+  other(0).engine->start(in_flight);
+  std::thread rank_0([this, &plans] {
+    one(0).engine->run(*plans[0], {one(0).send.data(), one(0).receive.data(), 2 * kBytes},
+                       base::Deadline::after(std::chrono::seconds(60)));
+  });
+  std::string error;
+  try {
+    Buffers buffers{other(1).send.data(), shared.data(), shared.size()};
+    buffers.place = 5;
+    other(1).engine->run(*shared_plans[1], buffers,
+                         base::Deadline::after(std::chrono::seconds(10)));
+  } catch (const Error& thrown) {
+    error = thrown.what();
+  }
+  EXPECT_EQ(error, "");
+  try {
+    one(1).engine->run(*plans[1], {one(1).send.data(), one(1).receive.data(), 2 * kBytes},
+                       base::Deadline::after(std::chrono::seconds(60)));
+  } catch (const Error&) {  // told above
+  }
+  rank_0.join();
 }
 
 TEST_F(EngineGroups, EndTogether) {
