@@ -341,12 +341,19 @@ std::vector<std::vector<std::byte>> Bootstrap::exchange(std::span<const std::byt
   const auto replies = state_->collect(key);
   // Before anything that may fail here and make this rank leave: with some launchers a get by a
   // slower rank hangs when the rank that it asks for has already left.
-  state_->fence(false);
+  std::exception_ptr fence_failed;
+  try {
+    state_->fence(false);
+  } catch (const Error&) {
+    fence_failed = std::current_exception();
+  }
   std::vector<std::vector<std::byte>> blobs;
   blobs.reserve(static_cast<std::size_t>(size()));
   for (int of = 0; of < size(); ++of) {
     blobs.push_back(state_->unwrap(of, (*replies)[static_cast<std::size_t>(of)], key));
   }
+  // What a rank has published says better what is wrong.
+  if (fence_failed) std::rethrow_exception(fence_failed);
   return blobs;
 }
 
