@@ -119,7 +119,10 @@ TEST(JobMemory, SegmentsThatDoNotFitAreAnErrorThatNamesTheHost) {
   TwoHosts job;
   int peer = -1;
   EXPECT_EQ(verdict_on(job, 1024 * kMebi, peer), "");
-  job.cards[3].shared_memory_bytes = 5 * kMebi;
+  job.cards[2].shared_memory_bytes = job.cards[3].shared_memory_bytes = 5 * kMebi;
+  EXPECT_EQ(verdict_on(job, 5 * kMebi, peer), "");
+  // This one looked while the other was still removing what a dead job had left.
+  job.cards[3].shared_memory_bytes = kMebi;
   EXPECT_EQ(verdict_on(job, 5 * kMebi, peer), "");
   const std::string text = verdict_on(job, 5 * kMebi + 1, peer);
   EXPECT_EQ(peer, 2);
@@ -131,7 +134,7 @@ TEST(JobMemory, SegmentsThatDoNotFitAreAnErrorThatNamesTheHost) {
 TEST(JobMemory, NodesOfAHostShareWhatIsFreeThere) {
   TwoHosts job;
   for (Card& card : job.cards) card.host = "one";
-  job.cards[1].shared_memory_bytes = 9 * kMebi;
+  for (Card& card : job.cards) card.shared_memory_bytes = 9 * kMebi;
   int peer = -1;
   EXPECT_EQ(verdict_on(job, 4 * kMebi, peer), "");
   EXPECT_NE(verdict_on(job, 5 * kMebi, peer), "");
