@@ -1,6 +1,9 @@
 // Modes that check bytes: grid, sequence, huge.
 #include <algorithm>
+#include <new>
 #include <random>
+
+#include <sys/mman.h>
 
 #include "tests/multiprocess/collectives/probe_support.hpp"
 
@@ -177,15 +180,40 @@ int run_sequence(const Arguments& arguments) {
 
 /// Large blocks, in place: without a second copy of the result, so that this may be longer than 32
 /// bits count. With `starts`, by a plan that is started so often.
+namespace {
+
+/// Gigabytes in pages of 2 MiB where the system has them: by pages of 4 KiB, each of which is a
+/// fault, they take minutes on some virtual machines.
+class LargeMemory {
+ public:
+  explicit LargeMemory(std::size_t bytes)
+      : bytes_(bytes),
+        begin_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (begin_ == MAP_FAILED) throw std::bad_alloc();
+    ::madvise(begin_, bytes, MADV_HUGEPAGE);
+  }
+  ~LargeMemory() { ::munmap(begin_, bytes_); }
+  LargeMemory(const LargeMemory&) = delete;
+  LargeMemory& operator=(const LargeMemory&) = delete;
+  std::span<unsigned char> bytes() const { return {static_cast<unsigned char*>(begin_), bytes_}; }
+
+ private:
+  std::size_t bytes_;
+  void* begin_;
+};
+
+}  // namespace
+
 int run_huge(const Arguments& arguments) {
   auto communicator = allrail::Communicator::world();
   const auto bytes = static_cast<std::size_t>(arguments.number("bytes", 1 << 20));
   const auto me = static_cast<std::size_t>(communicator.rank());
-  std::vector<unsigned char> whole(bytes * static_cast<std::size_t>(communicator.size()));
-  const std::span<unsigned char> mine = std::span(whole).subspan(me * bytes, bytes);
+  const LargeMemory memory(bytes * static_cast<std::size_t>(communicator.size()));
+  const std::span<unsigned char> whole = memory.bytes();
+  const std::span<unsigned char> mine = whole.subspan(me * bytes, bytes);
   const auto check = [&](std::uint64_t call) {
     for (int rank = 0; rank < communicator.size(); ++rank) {
-      const auto block = std::span(whole).subspan(static_cast<std::size_t>(rank) * bytes, bytes);
+      const auto block = whole.subspan(static_cast<std::size_t>(rank) * bytes, bytes);
       if (const auto wrong = find_wrong_byte(block, rank, call); wrong >= 0) {
         throw WrongBytes("wrong byte at rank " + std::to_string(me) + ": byte " +
                          std::to_string(wrong) + " of the block of rank " + std::to_string(rank));
