@@ -111,7 +111,7 @@ void check_shared_memory(std::span<const Card> cards, const coll::Roster& roster
   std::map<std::string, Host> hosts;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
-    Host& host = hosts.try_emplace(card.host, rank, std::set<int>(), 0).first->second;
+    Host& host = hosts.try_emplace(card.host, Host{rank, {}, 0}).first->second;
     host.nodes.insert(roster.node_of(static_cast<int>(rank)));
     // A rank may have looked while another one was still removing what a dead job had left.
     host.free_bytes = std::max(host.free_bytes, card.shared_memory_bytes);
