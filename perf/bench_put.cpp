@@ -67,7 +67,7 @@ struct PutRow {
     if (!first) return;
     const double average_us =
         std::reduce(latency_us.begin(), latency_us.end()) / static_cast<double>(iterations);
-    fmt::print("{:>9} {:<14} {:>12.2f} {:>12.2f} {:>14.1f} {:>14.1f}\n", base::format_bytes(bytes),
+    fmt::print("{:>9} {:<14} {:>12.2f} {:>12.2f} {:>14.6g} {:>14.6g}\n", base::format_bytes(bytes),
                rail_name, median(latency_us), average_us, one_way, 2 * both_ways);
     std::fflush(stdout);
   }
