@@ -3,7 +3,7 @@
 //   bare_allgather HOSTS PER_HOST spin|yield isolated|streaming ITERATIONS WARMUP BYTES...
 // Every rank stores its block in memory that its host shares and raises a flag; the first rank of a
 // host exchanges blocks with other hosts by recursive doubling over plain sockets, one per rail and
-// host, raises a flag, and all copy the result out. With one rank per host nothing is copied.
+// host, raises a flag, and all copy the result out. With one rank per host no result is copied.
 // HOSTS is a power of two. Ranks are numbered host by host (PMIX_RANK), hosts as in
 // tests/lab/cluster.
 #include <arpa/inet.h>
@@ -22,21 +22,22 @@
 #include <unistd.h>
 
 enum { kBatches = 11, kRails = 2, kMostHosts = 16, kPort = 19123, kOneRailBytes = 32 << 10 };
-enum { kMostBytes = 1 << 20, kSlotBytes = 64 << 20 };
+enum { kMostPerHost = 64 };
 
 typedef struct {
   _Alignas(64) _Atomic uint64_t call;
 } Flag;
 
 typedef struct {
-  Flag entered[64];
+  Flag entered[kMostPerHost];
   Flag arrived;
-  _Alignas(64) unsigned char slots[2][kSlotBytes];  // calls take turns
+  _Alignas(64) unsigned char slots[];  // two, which calls take by turns
 } Segment;
 
 static int rank, host, hosts, per_host, spins;
 static int sockets[kRails][kMostHosts];
 static Segment* segment;
+static size_t slot_bytes;
 static uint64_t calls;
 
 static void fail(const char* what) {
@@ -146,7 +147,7 @@ static void allgather(const unsigned char* send, unsigned char* receive, size_t 
     exchange(receive, bytes);
     return;
   }
-  unsigned char* const slot = segment->slots[call % 2];
+  unsigned char* const slot = segment->slots + call % 2 * slot_bytes;
   const int local = rank % per_host;
   memcpy(slot + (size_t)rank * bytes, send, bytes);
   atomic_store_explicit(&segment->entered[local].call, call, memory_order_release);
@@ -173,7 +174,7 @@ static int compare(const void* a, const void* b) {
 }
 
 static void barrier(void) {
-  static unsigned char all[kMostHosts * 64];
+  static unsigned char all[kMostHosts * kMostPerHost];
   const unsigned char mine = 1;
   allgather(&mine, all, 1);
 }
@@ -203,7 +204,7 @@ static void run_size(const char* mode, int iterations, int warmup, size_t bytes,
   const int ranks = hosts * per_host;
   for (int i = 0; i < warmup; i++) allgather(send, receive, bytes);
   memset(send, rank + 1, bytes);
-  double mine[3], all[3 * kMostHosts * 64];
+  double mine[3], all[3 * kMostHosts * kMostPerHost];
   measure(strcmp(mode, "isolated") == 0, iterations, bytes, send, receive, &mine[0], &mine[1]);
   mine[2] = 0;
   for (size_t i = 0; i < bytes * (size_t)ranks; i++) mine[2] += receive[i] != i / bytes + 1;
@@ -224,8 +225,9 @@ static void run_size(const char* mode, int iterations, int warmup, size_t bytes,
 
 static void share_segment(void) {
   const int fd = open("/dev/shm/bare_allgather", O_CREAT | O_RDWR, 0600);
-  if (fd < 0 || ftruncate(fd, sizeof(Segment)) != 0) fail("/dev/shm/bare_allgather");
-  segment = mmap(NULL, sizeof(Segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const size_t bytes = sizeof(Segment) + 2 * slot_bytes;
+  if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) fail("/dev/shm/bare_allgather");
+  segment = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (segment == MAP_FAILED) fail("mmap");
 }
 
@@ -239,13 +241,23 @@ int main(int argc, char** argv) {
   }
   rank = atoi(my_rank), hosts = atoi(argv[1]), per_host = atoi(argv[2]);
   spins = strcmp(argv[3], "spin") == 0;
+  if (hosts > kMostHosts || per_host > kMostPerHost) {
+    fprintf(stderr, "bare_allgather: at most %d hosts with %d ranks each\n", kMostHosts,
+            kMostPerHost);
+    return 2;
+  }
   host = rank / per_host;
+  size_t most_bytes = 3 * sizeof(double);  // of the times that the ranks tell each other
+  for (int i = 7; i < argc; i++) {
+    if ((size_t)atol(argv[i]) > most_bytes) most_bytes = (size_t)atol(argv[i]);
+  }
+  slot_bytes = (size_t)(hosts * per_host) * most_bytes;
   if (per_host > 1) share_segment();
   if (hosts > 1 && rank % per_host == 0) {
     for (int rail = 0; rail < kRails; rail++) connect_rail(rail);
   }
-  unsigned char* const send = calloc(1, kMostBytes);
-  unsigned char* const receive = calloc((size_t)(hosts * per_host), kMostBytes);
+  unsigned char* const send = calloc(1, most_bytes);
+  unsigned char* const receive = calloc((size_t)(hosts * per_host), most_bytes);
   for (int i = 7; i < argc; i++) {
     run_size(argv[4], atoi(argv[5]), atoi(argv[6]), (size_t)atol(argv[i]), send, receive);
   }
