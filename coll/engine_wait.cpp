@@ -19,7 +19,6 @@ constexpr int kGlances = 8;
 // what the other links hold. Larger ones measure their rails by acknowledgements: read late, those
 // make a rail look slow.
 constexpr int kQuietGlances = 32;
-constexpr std::uint64_t kSmallPutBytes = 512;
 constexpr std::uint64_t kQuietBytes = 4096;
 
 std::string name_of(int rank) {
@@ -121,7 +120,7 @@ void Engine::wait_for(const CallRun& call) {
 /// A look at the rails: mostly only at what is awaited, since every link may cost a system call.
 bool Engine::look() {
   const schedule::Step* const put = active_count_ == 1 ? active(0).awaited_put() : nullptr;
-  const bool is_quiet = put != nullptr && front_->plan->most_awaited_bytes() < kSmallPutBytes &&
+  const bool is_quiet = put != nullptr && front_->plan->most_awaited_bytes() < kTurnBytes &&
                         team_.fabric->bytes_in_flight() < kQuietBytes;
   if (put != nullptr && ++glances_ < (is_quiet ? kQuietGlances : kGlances)) {
     return team_.fabric->glance(put->peer, put->bytes, active(0).port_of(*put));

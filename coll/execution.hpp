@@ -19,6 +19,9 @@
 
 namespace allrail::coll {
 
+/// Puts of fewer bytes come over one rail, the same in every call; longer ones take turns.
+inline constexpr std::uint64_t kTurnBytes = 512;
+
 /// Another rank's call does not match mine.
 struct CallMismatch {
   int peer = -1;

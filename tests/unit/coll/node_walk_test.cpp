@@ -13,27 +13,13 @@
 #include "coll/engine.hpp"
 #include "include/allrail/error.hpp"
 #include "lib/base/error.hpp"
+#include "tests/unit/coll/engine_rank.hpp"
 
 namespace allrail::coll {
 namespace {
 
-constexpr std::uint64_t kSmallSlotBytes = 4096;
-constexpr std::uint64_t kLargeSlotBytes = 65536;
-
-shm::SegmentLayout layout_of(int ranks) {
-  shm::SegmentLayout layout;
-  layout.ranks = ranks;
-  layout.small_slot_bytes = kSmallSlotBytes;
-  layout.large_slot_bytes = kLargeSlotBytes;
-  return shm::lay_out(layout);
-}
-
-SlotGeometry geometry() {
-  SlotGeometry geometry;
-  geometry.small_slot_bytes = kSmallSlotBytes;
-  geometry.large_slot_bytes = kLargeSlotBytes;
-  return geometry;
-}
+using testing::geometry;
+using testing::layout_of;
 
 Roster roster_of(int ranks, int rank) {
   return {schedule::NodeMap(std::vector<int>(static_cast<std::size_t>(ranks), 0)), rank};
@@ -50,7 +36,8 @@ std::unique_ptr<CallPlan> plan_of(const Roster& roster, Operation operation, std
     request.bytes.push_back(bytes);
     request.receive_offsets.push_back(static_cast<std::uint64_t>(rank) * bytes);
   }
-  return std::make_unique<CallPlan>(request, roster, PlanLimits{kLargeSlotBytes, UINT64_MAX});
+  return std::make_unique<CallPlan>(request, roster,
+                                    PlanLimits{geometry().large_slot_bytes, UINT64_MAX});
 }
 
 std::unique_ptr<CallPlan> allgather_plan(const Roster& roster, std::uint64_t bytes) {
@@ -63,7 +50,8 @@ std::unique_ptr<CallPlan> barrier_plan(const Roster& roster) {
   request.algorithm = barrier::kAlgorithm;
   request.bytes.assign(static_cast<std::size_t>(roster.ranks()), 0);
   request.receive_offsets = request.bytes;
-  return std::make_unique<CallPlan>(request, roster, PlanLimits{kLargeSlotBytes, UINT64_MAX});
+  return std::make_unique<CallPlan>(request, roster,
+                                    PlanLimits{geometry().large_slot_bytes, UINT64_MAX});
 }
 
 class Rank {
