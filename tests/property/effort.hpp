@@ -5,10 +5,10 @@
 namespace allrail::property {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr int kOneOf = 13;
+inline constexpr int kOneOf = 29;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr int kOneOf = 13;
+inline constexpr int kOneOf = 29;
 #else
 inline constexpr int kOneOf = 1;
 #endif

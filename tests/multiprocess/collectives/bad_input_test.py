@@ -15,6 +15,7 @@ from support import (
     job,
     jobs_at_once,
     main,
+    part_of,
     reports,
 )
 from harness import run
@@ -56,8 +57,8 @@ def check_case(mode, name, ranks, nodes, odd, before=3, every=False):
     return found, what, result
 
 
-def check_local_cases(nodes, every=False):
-    for name in names_of("bad", every):
+def check_local_cases(nodes, part=0, parts=1, every=False):
+    for name in part_of(names_of("bad", every), part, parts):
         found, what, result = check_case("bad", name, 4, nodes, 1, every=every)
         expect(found[1].code == "invalid-argument", "%r; %s" % (found[1], what), result)
         for rank in (0, 2, 3):
@@ -75,16 +76,16 @@ def check_local_cases(nodes, every=False):
 
 
 def test_wrong_arguments_one_node():
-    check_local_cases(None)
+    check_local_cases(None, 0, 3)
 
 
 def test_wrong_arguments_four_nodes():
-    check_local_cases("4")
+    check_local_cases("4", 1, 3)
 
 
 def test_wrong_arguments_everywhere():
     """The same mistake on all ranks, as a program makes it."""
-    for name in names_of("bad", False):
+    for name in part_of(names_of("bad", False), 2, 3):
         found, what, result = check_case("bad", name, 3, "2", -1)
         for rank, one in found.items():
             expect(
@@ -98,8 +99,8 @@ def test_wrong_roots():
     check_local_cases("2", every=True)
 
 
-def check_mismatches(ranks, nodes, odd, before, every=False):
-    for name in names_of("mismatch", every):
+def check_mismatches(ranks, nodes, odd, before, part, every=False):
+    for name in part_of(names_of("mismatch", every), part, 2):
         if name == "leaders" and nodes not in (None, "2"):
             continue  # more leaders than there are ranks on a node mean the same as one
         found, what, result = check_case("mismatch", name, ranks, nodes, odd, before, every)
@@ -112,27 +113,27 @@ def check_mismatches(ranks, nodes, odd, before, every=False):
 
 
 def test_mismatch_one_node():
-    check_mismatches(4, None, 1, 3)
+    check_mismatches(4, None, 1, 3, 0)
 
 
 def test_mismatch_four_nodes():
-    check_mismatches(4, "4", 2, 3)
+    check_mismatches(4, "4", 2, 3, 1)
 
 
 def test_mismatch_two_nodes():
-    check_mismatches(6, "2", 4, 0)
+    check_mismatches(6, "2", 4, 0, 1)
 
 
 def test_mismatch_many_calls():
-    check_mismatches(5, "3+1+1", 0, 40)
+    check_mismatches(5, "3+1+1", 0, 40, 0)
 
 
 def test_mismatch_of_every_collective():
-    check_mismatches(4, "2+1+1", 1, 3, every=True)
+    check_mismatches(4, "2+1+1", 1, 3, 0, every=True)
 
 
 def test_mismatch_of_every_collective_one_node():
-    check_mismatches(3, None, 2, 0, every=True)
+    check_mismatches(3, None, 2, 0, 1, every=True)
 
 
 COLLECTIVES = (

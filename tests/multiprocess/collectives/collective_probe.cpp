@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include <malloc.h>
+
 #include "tests/multiprocess/collectives/probe_support.hpp"
 
 namespace {
@@ -54,6 +56,10 @@ int run(const probe::Arguments& arguments) {
 int main(int argc, char** argv) {
   const char* rank = std::getenv("PMIX_RANK");
   const std::string prefix = std::string("rank ") + (rank != nullptr ? rank : "0");
+  // Most calls have buffers of their own: to fetch their pages from the system each time would be
+  // half of what large ones take.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   try {
     const probe::Arguments arguments(argc, argv);
     const std::string forbidden = arguments.text("forbid", "");

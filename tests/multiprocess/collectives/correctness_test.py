@@ -110,8 +110,8 @@ SETTINGS = (
 
 
 def sequences(first, step):
-    for seed in seeds(40, 400):
-        if len(seeds(40, 400)) > 1 and seed % step != first:
+    for seed in seeds(20, 400):
+        if len(seeds(20, 400)) > 1 and seed % step != first:
             continue
         ranks, nodes = MAPS[seed % len(MAPS)]
         settings = SETTINGS[seed % len(SETTINGS)]

@@ -58,8 +58,8 @@ def test_rooted_zero_copy():
 
 
 def sequences(first, step):
-    for seed in seeds(24, 240):
-        if len(seeds(24, 240)) > 1 and seed % step != first:
+    for seed in seeds(12, 240):
+        if len(seeds(12, 240)) > 1 and seed % step != first:
             continue
         ranks, nodes = MAPS[seed % len(MAPS)]
         settings = SETTINGS[seed % len(SETTINGS)]

@@ -14,6 +14,7 @@ from support import (
     expect,
     job,
     main,
+    part_of,
     reports,
     seeds,
     start_job,
@@ -27,9 +28,9 @@ def run(ranks, nodes, mode, env=None, **words):
     print("%s: %.1f s" % (what, result.seconds), flush=True)
 
 
-def sequences(shapes, env=None, few=2, calls=120, **words):
+def sequences(shapes, env=None, calls=120, **words):
     for ranks, nodes, columns in shapes:
-        for seed in seeds(few, 10 * few):
+        for seed in seeds(1, 20):
             count = 600 if LONG else calls
             run(ranks, nodes, "splits", env=env, seed=seed, columns=columns, calls=count, **words)
 
@@ -43,22 +44,22 @@ def test_splits_one_rank_per_node():
 
 
 def test_splits_shared_nodes():
-    sequences(((4, "2", 2), (6, "3+1+2", 3), (6, "cyclic:3", 2), (8, "4", 4)), few=1)
+    sequences(((4, "2", 2), (6, "3+1+2", 3), (6, "cyclic:3", 2), (8, "4", 4)))
 
 
 def test_splits_local_puts_by_rail():
-    sequences(((4, "2", 2), (3, None, 3)), env={"ALLRAIL_LOCAL_PUTS": "rail"}, few=1)
+    sequences(((4, "2", 2), (3, None, 3)), env={"ALLRAIL_LOCAL_PUTS": "rail"})
 
 
 def test_splits_little_memory():
     """Parts of a node have a part of its memory, so that more calls are cut into slices."""
-    sequences(((4, "2", 2), (6, "cyclic:3", 3)), env={"ALLRAIL_NODE_MEMORY": "1M"}, few=1)
+    sequences(((4, "2", 2), (6, "cyclic:3", 3)), env={"ALLRAIL_NODE_MEMORY": "1M"})
 
 
 def test_split_plans():
     """Plans in flight on all communicators of a rank, which every rank awaits in its own order."""
     for ranks, nodes, columns in ((4, None, 2), (4, "4", 2), (6, "3", 3), (6, "3+1+2", 2)):
-        for seed in seeds(2, 20):
+        for seed in seeds(1, 20):
             run(ranks, nodes, "split-plans", seed=seed, columns=columns)
 
 
@@ -122,7 +123,7 @@ def test_split_kill_four_nodes():
 def test_split_kill_elsewhere():
     """Ranks that wait in a communicator without the dead rank are told, too."""
     for seed in seeds(3, 20):
-        for nodes in (None, "6", "3"):
+        for nodes in part_of((None, "6", "3"), seed % 3, 3):
             kill(seed, 6, nodes, 64, seed % 2, where="elsewhere")
 
 

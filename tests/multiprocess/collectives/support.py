@@ -58,6 +58,12 @@ def seeds(count, long_count):
     return [int(one)] if one else range(1, (long_count if LONG else count) + 1)
 
 
+def part_of(cases, part, parts):
+    """Of cases that several tests go through, each in a setting of its own: every case in one of the
+    settings, with ALLRAIL_TEST_LONG=1 in all of them."""
+    return cases if LONG else cases[part::parts]
+
+
 class Report:
     """What one rank said: its first Error, the one of its next call, and its other lines."""
 

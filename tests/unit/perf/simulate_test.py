@@ -9,9 +9,6 @@ import tempfile
 import unittest
 
 INFO = sys.argv.pop(1)
-# A sanitizer reserves address space by the terabyte, which no bound on memory leaves room for, and
-# makes minutes of seconds.
-AT_FULL_SPEED = unittest.skipIf(sys.argv.pop(1) != "none", "largest jobs: not under a sanitizer")
 # 10 us a message, 1 byte/us, and nothing else costs.
 HOCKNEY = (
     "--message-us", "10", "--rail-MBps", "1", "--latency-us", "0", "--post-us", "0",
@@ -87,7 +84,6 @@ class Simulate(unittest.TestCase):
             self.assertGreater(row["time_us"], 0, row)
         return {row["algorithm"]: row["evaluated"] for row in rows}
 
-    @AT_FULL_SPEED
     def test_forms_over_nodes_go_up_to_16384_nodes_of_128_ranks(self):
         large = ("--nodes", "16384", "--ranks-per-node", "128")
         one_leader = "1 of 16384 leaders, the others do the same, node phase in closed form"
@@ -106,7 +102,6 @@ class Simulate(unittest.TestCase):
             for name, evaluated in self.evaluated(collective, names, *large).items():
                 self.assertEqual(evaluated, "all 16384 leaders, node phase in closed form", name)
 
-    @AT_FULL_SPEED
     def test_flat_forms_go_up_to_4096_ranks_and_say_where_one_stands_for_all(self):
         job = ("--nodes", "4096")
         every, one = "all 4096 ranks", "1 of 4096 ranks, the others do the same"
