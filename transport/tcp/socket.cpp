@@ -1,7 +1,9 @@
 #include "transport/tcp/socket.hpp"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -55,9 +57,29 @@ void tune(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
+/// Of the congestion controls that systems come with, BBR alone paces each connection by the rate
+/// that it measured there. Connections of a rail share one port and send in bursts, so what one of
+/// them measures is its share of the moment, and a call waits for the one with the least. The next
+/// one may need a privilege; reno never does.
+void avoid_pacing(int fd) {
+  std::array<char, 16> name{};  // TCP_CA_NAME_MAX
+  socklen_t bytes = name.size();
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes) != 0) return;
+  if (!std::string_view(name.data(), bytes).starts_with("bbr")) return;
+  for (const std::string_view other : {"cubic", "reno"}) {
+    if (::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, other.data(),
+                     static_cast<socklen_t>(other.size())) == 0)
+      return;
+  }
+}
+
 base::UniqueFd new_socket(const Endpoint& endpoint) {
-  return base::UniqueFd(::socket(endpoint.is_ipv6 ? AF_INET6 : AF_INET,
-                                 SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  base::UniqueFd fd(::socket(endpoint.is_ipv6 ? AF_INET6 : AF_INET,
+                             SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  // Before the connection is there: a listener's choice is that of the connections it accepts, and
+  // one that BBR has begun stays paced.
+  if (fd) avoid_pacing(fd.get());
+  return fd;
 }
 
 using NameCall = int (*)(int, sockaddr*, socklen_t*);

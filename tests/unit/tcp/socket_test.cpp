@@ -1,9 +1,14 @@
 #include "transport/tcp/socket.hpp"
 
+#include <array>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include "include/allrail/error.hpp"
 #include "transport/tcp/interfaces.hpp"
@@ -72,6 +77,35 @@ TEST(Interfaces, ErrorsNameTheItemAndWhatThereIs) {
       const std::string text = error.what();
       EXPECT_NE(text.find(item), std::string::npos) << text;
       EXPECT_NE(text.find("lo (127.0.0.1)"), std::string::npos) << text;
+    }
+  }
+}
+
+std::string congestion_control_of(int fd) {
+  std::array<char, 32> name{};
+  socklen_t bytes = name.size() - 1;
+  EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes), 0);
+  return name.data();
+}
+
+/// Both ends have what the system gives to everybody, but where that is BBR. Says nothing of BBR on
+/// a system that has another.
+TEST(Socket, IsNotPacedByItsOwnRate) {
+  const base::UniqueFd listener = listen_on(parse_address("127.0.0.1").value());
+  int error_number = 0;
+  const base::UniqueFd client = start_connect(
+      parse_address("127.0.0.1").value(), local_endpoint(listener.get()).value(), "", error_number);
+  ASSERT_TRUE(client);
+  base::UniqueFd server;
+  while (!server) server = accept_next(listener.get(), error_number);
+  const base::UniqueFd any(::socket(AF_INET, SOCK_STREAM, 0));
+  const std::string usual = congestion_control_of(any.get());
+  for (const int fd : {client.get(), server.get()}) {
+    const std::string name = congestion_control_of(fd);
+    if (usual.starts_with("bbr")) {
+      EXPECT_TRUE(name == "cubic" || name == "reno") << name;
+    } else {
+      EXPECT_EQ(name, usual);
     }
   }
 }
