@@ -37,7 +37,7 @@ constexpr Row kTable[] = {
      "one node: no rail is needed"},
     {64 * kKibi, false, Nodes::PowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
      "small blocks: fewest messages, and every pair of nodes answers each other"},
-    {128 * kKibi, false, Nodes::TwoOrFour, 1, "smp-recursive-doubling", Ports::One,
+    {256 * kKibi, false, Nodes::TwoOrFour, 1, "smp-recursive-doubling", Ports::One,
      "medium blocks, few nodes of one rank: fewest messages"},
     {48 * kKibi, false, Nodes::Any, kAnyCount, "smp-bruck", Ports::One,
      "small blocks, no power of two: fewest messages"},
