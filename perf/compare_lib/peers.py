@@ -146,9 +146,19 @@ def program_words(
     ]
 
 
-def cluster_words(setting: Setting, timeout_s: int, script: list[str]) -> list[str]:
+def read_congestion() -> str:
+    """What TCP does on this machine, and in hosts that are not told otherwise."""
+    file = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    return file.read_text(encoding="utf-8").strip()
+
+
+def cluster_words(
+    setting: Setting, timeout_s: int, script: list[str], congestion: str | None = None
+) -> list[str]:
     words = [CLUSTER, "--hosts", str(setting.hosts), "--per-host", str(setting.per_host)]
     words += ["--timeout", str(timeout_s)]
+    if congestion:
+        words += ["--congestion", congestion]
     if setting.rates:
         # Bursts of 256k: with less, cutting frames costs more time than the rail does.
         words += ["--rate", f"{setting.rates[0]}mbit", "--rate1", f"{setting.rates[1]}mbit"]

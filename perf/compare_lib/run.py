@@ -25,6 +25,7 @@ class Plan:
     algorithm: str
     iterations: int | None
     limit_s: int
+    congestion: str | None = None  # of TCP in all hosts, else the machine's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +106,8 @@ def run_session(plan: Plan, setting: Setting, launches: list[Launch], programs: 
     ]
     (folder / "launches").write_text("\n".join(lines) + "\n")
     script = ["perf/compare_lib/session.sh", f"{inside}/launches", inside]
-    words = peers.cluster_words(setting, 60 + (plan.limit_s + 10) * len(launches), script)
+    limit_s = 60 + (plan.limit_s + 10) * len(launches)
+    words = peers.cluster_words(setting, limit_s, script, plan.congestion)
     reported = set()
     with subprocess.Popen(
         words, cwd=peers.ROOT, env=peers.LAB, stdout=subprocess.PIPE, text=True

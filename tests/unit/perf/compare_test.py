@@ -43,7 +43,7 @@ def document(samples, failed=()):
             **{"command": "perf/compare", "commit": "abc", "date": "today", "processor": "a CPU"},
             **{"cores": 2, "kernel": "6", "load": "0.10", "versions": {"mpich": "4"}},
             **{"collective": "allgather", "algorithm": "auto", "iterations": None},
-            **{"repetitions": 5, "peers": {"node2": {"mpich": ["mpich", "-n", "2"]}}},
+            **{"congestion": "reno", "repetitions": 5, "peers": {"node2": {"mpich": ["mpich", "-n", "2"]}}},
         },
         "results": samples,
         "failed": list(failed),
@@ -334,6 +334,9 @@ class Launches(unittest.TestCase):
             self.assertEqual(yields, [False, True, False, True])
             words = peers.cluster_words(NODE8, 60, ["script"])
             self.assertEqual(words[:3], ["taskset", "--cpu-list", "0,1"])
+        words = peers.cluster_words(NODE2, 60, ["script"], "reno")
+        self.assertEqual(words[words.index("--congestion") + 1], "reno")
+        self.assertNotIn("--congestion", peers.cluster_words(NODE2, 60, ["script"]))
 
     def judge(self, code, rows, library="mpich"):
         launch = run.Launch(library, "isolated", 10, 1, [8, 64])
