@@ -127,8 +127,8 @@ def context_lines(context: dict, failed: list[dict]) -> list[str]:
     lines = [
         f"Made by `{context['command']}` at commit {context['commit']}, {context['date']}, on "
         f"{context['cores']} cores of {context['processor']} with kernel {context['kernel']} and "
-        f"{versions}, TCP under {context.get('congestion', 'what is not known')} (Allrail never under "
-        f"bbr). {context['repetitions']} repetitions, the libraries in turn at every size; "
+        f"{versions}, TCP under {context.get('congestion', 'what is not known')} (Allrail never "
+        f"under bbr). {context['repetitions']} repetitions, the libraries in turn at every size; "
         f"load of the machine {context['load']} before the first.",
     ]
     if context["repetitions"] < 5:

@@ -15,10 +15,10 @@ INFO = os.path.join(os.path.dirname(RUN), "..", "..", "perf", "allrail-info")
 KIBI = 1024
 LINE_BYTES = 40  # kLineBytes, coll/schedule/schedule.hpp
 # The rows of kTable, coll/selection.cpp, for what a node contributes.
-ROWS = (48 * KIBI, 64 * KIBI, 128 * KIBI)
+ROWS = (48 * KIBI, 64 * KIBI, 256 * KIBI)
 SWITCHES = {  # nodes, ranks per node: at which of them this layout goes over to the last rows
-    (2, 1): 128 * KIBI,
-    (4, 1): 128 * KIBI,
+    (2, 1): 256 * KIBI,
+    (4, 1): 256 * KIBI,
     (2, 2): 64 * KIBI,
     (4, 2): 64 * KIBI,
     (3, 1): 48 * KIBI,

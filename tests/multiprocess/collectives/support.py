@@ -59,8 +59,8 @@ def seeds(count, long_count):
 
 
 def part_of(cases, part, parts):
-    """Of cases that several tests go through, each in a setting of its own: every case in one of the
-    settings, with ALLRAIL_TEST_LONG=1 in all of them."""
+    """Of cases that several tests go through, each in a setting of its own: every case in one of
+    the settings, with ALLRAIL_TEST_LONG=1 in all of them."""
     return cases if LONG else cases[part::parts]
 
 

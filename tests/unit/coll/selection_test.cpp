@@ -44,11 +44,11 @@ TEST(Selection, FollowsTheSizeOfTheNodesBlock) {
 }
 
 TEST(Selection, DoublesLargerBlocksAmongFewerNodes) {
-  EXPECT_EQ(select(128 << 10, 4).algorithm, "smp-recursive-doubling");
-  EXPECT_EQ(select(129 << 10, 4).algorithm, "smp-ring");
+  EXPECT_EQ(select(256 << 10, 4).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(257 << 10, 4).algorithm, "smp-ring");
   EXPECT_EQ(select(32 << 10, 4, 2).algorithm, "smp-recursive-doubling");
   EXPECT_EQ(select(33 << 10, 4, 2).algorithm, "smp-ring") << "ranks of a node fill its rails";
-  EXPECT_EQ(select(128 << 10, 2).algorithm, "smp-recursive-doubling");
+  EXPECT_EQ(select(256 << 10, 2).algorithm, "smp-recursive-doubling");
   EXPECT_EQ(select(65 << 10, 3).algorithm, "smp-ring");
 }
 
