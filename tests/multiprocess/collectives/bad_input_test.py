@@ -99,8 +99,8 @@ def test_wrong_roots():
     check_local_cases("2", every=True)
 
 
-def check_mismatches(ranks, nodes, odd, before, part, every=False):
-    for name in part_of(names_of("mismatch", every), part, 2):
+def check_mismatches(ranks, nodes, odd, before, part=0, parts=1, every=False):
+    for name in part_of(names_of("mismatch", every), part, parts):
         if name == "leaders" and nodes not in (None, "2"):
             continue  # more leaders than there are ranks on a node mean the same as one
         found, what, result = check_case("mismatch", name, ranks, nodes, odd, before, every)
@@ -113,27 +113,27 @@ def check_mismatches(ranks, nodes, odd, before, part, every=False):
 
 
 def test_mismatch_one_node():
-    check_mismatches(4, None, 1, 3, 0)
+    check_mismatches(4, None, 1, 3)
 
 
 def test_mismatch_four_nodes():
-    check_mismatches(4, "4", 2, 3, 1)
+    check_mismatches(4, "4", 2, 3, 1, 2)
 
 
 def test_mismatch_two_nodes():
-    check_mismatches(6, "2", 4, 0, 1)
+    check_mismatches(6, "2", 4, 0, 0, 2)
 
 
 def test_mismatch_many_calls():
-    check_mismatches(5, "3+1+1", 0, 40, 0)
+    check_mismatches(5, "3+1+1", 0, 40, 1, 2)
 
 
 def test_mismatch_of_every_collective():
-    check_mismatches(4, "2+1+1", 1, 3, 0, every=True)
+    check_mismatches(4, "2+1+1", 1, 3, 0, 2, every=True)
 
 
 def test_mismatch_of_every_collective_one_node():
-    check_mismatches(3, None, 2, 0, 1, every=True)
+    check_mismatches(3, None, 2, 0, 1, 2, every=True)
 
 
 COLLECTIVES = (
