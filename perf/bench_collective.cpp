@@ -5,7 +5,9 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -63,7 +65,9 @@ class CollectiveRow {
     // nccl-tests: algorithm bandwidth is the call's size over time.
     row.algbw_GBps = static_cast<double>(row.bytes_total) / row.time_us.avg / 1000;
     row.busbw_GBps = row.algbw_GBps * workload_->bus_factor();
-    row.rail_limit_percent = percent_of_limit(context, row.time_us.p50);
+    if (!options_.rail_rates_mbit.empty() && context.nodes > 1) {
+      row.rail_limit_percent = percent_of_limit(row.time_us.p50);
+    }
     return row;
   }
 
@@ -214,13 +218,16 @@ class CollectiveRow {
     return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
   }
 
-  double percent_of_limit(const Context& context, double time_us) const {
-    if (options_.rail_rates_mbit.empty() || context.nodes < 2) return -1;
+  /// Of the busiest node: nodes may have different numbers of ranks. Collective.
+  double percent_of_limit(double time_us) {
+    const std::uint64_t mine = workload_->rail_bytes();
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator_.size()));
+    communicator_.allgather(std::span(&mine, 1), all);
+    const auto must_pass = static_cast<double>(*std::ranges::max_element(all));
     const double rate =
         std::accumulate(options_.rail_rates_mbit.begin(), options_.rail_rates_mbit.end(), 0.0) /
         8;  // bytes per microsecond
-    const auto must_arrive = static_cast<double>(workload_->rail_bytes());
-    return must_arrive / rate / time_us * 100;
+    return must_pass / rate / time_us * 100;
   }
 
   Communicator& communicator_;

@@ -56,7 +56,6 @@ class TwoBuffers : public Workload {
     return static_cast<double>(ranks_ - 1) / static_cast<double>(ranks_);
   }
   std::uint64_t bytes_total() const override { return ranks_ * bytes_; }
-  /// Of a gather or scatter: all blocks of other nodes, over the rails of the root.
   std::uint64_t rail_bytes() const override { return bytes_ * (ranks_ - node_size()); }
 
  protected:
@@ -139,6 +138,7 @@ class Gather final : public TwoBuffers {
     }
     return wrong;
   }
+  std::uint64_t rail_bytes() const override { return is_root() ? TwoBuffers::rail_bytes() : 0; }
 
  private:
   Bytes source() const { return options_.in_place && is_root() ? block(receive_, rank_) : send_; }
@@ -165,6 +165,7 @@ class Scatter final : public TwoBuffers {
   std::uint64_t wrong(std::uint64_t seed) override {
     return wrong_bytes(target(), communicator_.rank(), seed);
   }
+  std::uint64_t rail_bytes() const override { return is_root() ? TwoBuffers::rail_bytes() : 0; }
 
  private:
   Bytes target() const { return options_.in_place && is_root() ? block(send_, rank_) : receive_; }
