@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <limits>
 
+#include "coll/selection_sizes.hpp"
+
 namespace allrail::coll {
 namespace {
 
-constexpr std::uint64_t kAnySize = std::numeric_limits<std::uint64_t>::max();
 constexpr int kAnyCount = std::numeric_limits<int>::max();
 
 // How many peers a step sends to: one, so that no two senders meet in front of a receiver, or as
@@ -25,8 +26,6 @@ struct Row {
   Ports ports;
   const char* reason;
 };
-
-constexpr std::uint64_t kKibi = 1024;
 
 // First match wins. Sizes are those of a node's whole contribution, since that is what crosses the
 // rails. Measured on three, four, six and eight hosts with two rails (docs/performance.md): rails

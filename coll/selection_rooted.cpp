@@ -1,68 +1,65 @@
 #include <algorithm>
-#include <limits>
 
 #include "coll/selection.hpp"
+#include "coll/selection_sizes.hpp"
 
 namespace allrail::coll {
 namespace {
 
-constexpr std::uint64_t kAnySize = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t kKibi = 1024;
-
 // How many peers a step sends to: one, as many as there are nodes to send to, or that but no more
 // than eight.
-enum class Ports { One, AllNodes, UpTo8 };
+enum class RootedPorts { One, AllNodes, UpTo8 };
 
 // On any nodes, on one alone, on up to four, eight or 16 of them, or only where several leaf
 // switches have several nodes each.
 enum class Where { Any, OneNode, UpTo4, UpTo8, UpTo16, Leaves };
 
-struct Row {
+struct RootedRow {
   Operation operation;
   std::uint64_t most_bytes;  // of the largest block
   Where where;
   const char* algorithm;
-  Ports ports;
+  RootedPorts ports;
   const char* reason;
 };
 
 // First match wins. Large blocks go straight to the root or from it on any switches: each crosses
 // once then, and a node in between would only hold it up. V-forms are found under the collective's
 // plain name.
-constexpr Row kTable[] = {
-    {Operation::Gather, kAnySize, Where::OneNode, "smp-direct", Ports::One,
+constexpr RootedRow kRootedTable[] = {
+    {Operation::Gather, kAnySize, Where::OneNode, "smp-direct", RootedPorts::One,
      "one node: no rail is needed"},
-    {Operation::Gather, 1 * kKibi, Where::Leaves, "topology", Ports::One,
+    {Operation::Gather, 1 * kKibi, Where::Leaves, "topology", RootedPorts::One,
      "small blocks, several leaf switches: one message crosses for each of them"},
-    {Operation::Gather, 1 * kKibi, Where::UpTo16, "smp-direct", Ports::AllNodes,
+    {Operation::Gather, 1 * kKibi, Where::UpTo16, "smp-direct", RootedPorts::AllNodes,
      "small blocks, few nodes: one step, and nobody waits for a forwarder"},
-    {Operation::Gather, 1 * kKibi, Where::Any, "smp-binomial", Ports::One,
+    {Operation::Gather, 1 * kKibi, Where::Any, "smp-binomial", RootedPorts::One,
      "small blocks: the root awaits few messages"},
-    {Operation::Gather, kAnySize, Where::Any, "smp-direct", Ports::AllNodes,
+    {Operation::Gather, kAnySize, Where::Any, "smp-direct", RootedPorts::AllNodes,
      "every block crosses once, and the root's rails never wait for a forwarder"},
-    {Operation::Scatter, kAnySize, Where::OneNode, "smp-direct", Ports::One,
+    {Operation::Scatter, kAnySize, Where::OneNode, "smp-direct", RootedPorts::One,
      "one node: no rail is needed"},
-    {Operation::Scatter, 1 * kKibi, Where::Leaves, "topology", Ports::One,
+    {Operation::Scatter, 1 * kKibi, Where::Leaves, "topology", RootedPorts::One,
      "small blocks, several leaf switches: one message crosses for each of them"},
-    {Operation::Scatter, 1 * kKibi, Where::UpTo8, "smp-direct", Ports::One,
+    {Operation::Scatter, 1 * kKibi, Where::UpTo8, "smp-direct", RootedPorts::One,
      "small blocks, few nodes: nobody waits for a forwarder"},
-    {Operation::Scatter, 1 * kKibi, Where::Any, "smp-binomial", Ports::One,
+    {Operation::Scatter, 1 * kKibi, Where::Any, "smp-binomial", RootedPorts::One,
      "small blocks: the root sends few messages"},
-    {Operation::Scatter, kAnySize, Where::Any, "smp-direct", Ports::One,
+    {Operation::Scatter, kAnySize, Where::Any, "smp-direct", RootedPorts::One,
      "every block crosses once, in the order in which the root has them"},
-    {Operation::Broadcast, kAnySize, Where::OneNode, "smp-binomial", Ports::One,
+    {Operation::Broadcast, kAnySize, Where::OneNode, "smp-binomial", RootedPorts::One,
      "one node: no rail is needed"},
-    {Operation::Broadcast, 1 * kKibi, Where::UpTo4, "smp-binomial", Ports::AllNodes,
+    {Operation::Broadcast, 1 * kKibi, Where::UpTo4, "smp-binomial", RootedPorts::AllNodes,
      "small data, few nodes: one step"},
-    {Operation::Broadcast, 32 * kKibi, Where::Any, "smp-binomial", Ports::One,
+    {Operation::Broadcast, 32 * kKibi, Where::Any, "smp-binomial", RootedPorts::One,
      "small data: fewest steps"},
-    {Operation::Broadcast, kAnySize, Where::Any, "smp-chain", Ports::One,
+    {Operation::Broadcast, kAnySize, Where::Any, "smp-chain", RootedPorts::One,
      "large data: every rail carries it once, all of them at the same time"},
-    {Operation::Alltoall, kAnySize, Where::OneNode, "smp-direct", Ports::One,
+    {Operation::Alltoall, kAnySize, Where::OneNode, "smp-direct", RootedPorts::One,
      "one node: no rail is needed"},
-    {Operation::Alltoall, 256, Where::Any, "smp-bruck", Ports::One,
+    {Operation::Alltoall, 256, Where::Any, "smp-bruck", RootedPorts::One,
      "small blocks: fewest messages"},
-    {Operation::Alltoall, kAnySize, Where::Any, "smp-direct", Ports::UpTo8,
+    {Operation::Alltoall, kAnySize, Where::Any, "smp-direct", RootedPorts::UpTo8,
      "every block crosses once, and rails go on while a late block is awaited"},
 };
 
@@ -101,7 +98,7 @@ Operation plain(Operation operation) {
 
 Selection select_rooted(Operation operation, const SelectionFacts& facts) {
   Selection selection;
-  for (const Row& row : kTable) {
+  for (const RootedRow& row : kRootedTable) {
     if (row.operation != plain(operation) || facts.bytes_per_rank > row.most_bytes ||
         !fits(row.where, facts)) {
       continue;
@@ -109,9 +106,9 @@ Selection select_rooted(Operation operation, const SelectionFacts& facts) {
     selection.algorithm = row.algorithm;
     selection.reason = row.reason;
     const int peers = std::max(1, facts.nodes - 1);
-    selection.ports = row.ports == Ports::One        ? 1
-                      : row.ports == Ports::AllNodes ? peers
-                                                     : std::min(peers, 8);
+    selection.ports = row.ports == RootedPorts::One        ? 1
+                      : row.ports == RootedPorts::AllNodes ? peers
+                                                           : std::min(peers, 8);
     return selection;
   }
   return selection;

@@ -17,11 +17,11 @@ namespace allrail {
 namespace {
 
 /// What a rank tells all others while memory is made.
-enum class Verdict : std::uint64_t { Done = 0, NotRegistered = 1, Failed = 2 };
+enum class Outcome : std::uint64_t { Done = 0, NotRegistered = 1, Failed = 2 };
 struct Record {
   std::uint64_t bytes = 0;  // wanted
   std::uint64_t random = 0;
-  Verdict verdict = Verdict::Done;
+  Outcome outcome = Outcome::Done;
   MemoryOwner owner = MemoryOwner::Rank;
 };
 
@@ -29,9 +29,9 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
   return (bytes + shm::kPageBytes - 1) / shm::kPageBytes * shm::kPageBytes;
 }
 
-/// The first rank that came to the worst verdict.
+/// The first rank that came to the worst outcome.
 std::size_t worst(const std::vector<Record>& records) {
-  const auto found = std::ranges::max_element(records, {}, &Record::verdict);
+  const auto found = std::ranges::max_element(records, {}, &Record::outcome);
   return static_cast<std::size_t>(found - records.begin());
 }
 
@@ -65,13 +65,13 @@ class World::Allocation {
     }
     // Others can attach only to what is there; where nobody does, this round is left out.
     if (world_.roster_.largest_node() > 1) agree();
-    if (mine_.verdict == Verdict::Done && total_ > 0) attempt([this] { take(); });
+    if (mine_.outcome == Outcome::Done && total_ > 0) attempt([this] { take(); });
     // To register memory is to touch it, also the parts that other ranks reserve.
     if (is_node_shared() && world_.roster_.largest_node() > 1) agree();
-    if (mine_.verdict == Verdict::Done && mine_.bytes > 0) attempt([this] { make_known(); });
+    if (mine_.outcome == Outcome::Done && mine_.bytes > 0) attempt([this] { make_known(); });
     const std::vector<Record> found = agree();
     entry_.memory.unlink();
-    if (found[worst(found)].verdict == Verdict::NotRegistered) give_up_registration(found);
+    if (found[worst(found)].outcome == Outcome::NotRegistered) give_up_registration(found);
     BufferTable::Entry made = std::move(entry_);
     entry_ = {};
     return made;
@@ -86,7 +86,7 @@ class World::Allocation {
 
   bool is_node_shared() const { return mine_.owner == MemoryOwner::Node; }
 
-  /// The same verdict on all ranks, since all have the same records.
+  /// The same outcome on all ranks, since all have the same records.
   void check_agreement(const std::vector<Record>& wanted) {
     const Record& first = wanted.front();
     for (std::size_t rank = 1; rank < wanted.size(); ++rank) {
@@ -150,7 +150,7 @@ class World::Allocation {
   }
 
   void fail(const std::string& text) {
-    mine_.verdict = Verdict::Failed;
+    mine_.outcome = Outcome::Failed;
     failure_ = text;
   }
 
@@ -184,14 +184,14 @@ class World::Allocation {
 
   void refuse() {
     entry_.registered = false;
-    mine_.verdict = Verdict::NotRegistered;
+    mine_.outcome = Outcome::NotRegistered;
   }
 
   /// All ranks go on, or none does.
   std::vector<Record> agree() {
     std::vector<Record> found = exchange();
     const std::size_t rank = worst(found);
-    if (found[rank].verdict != Verdict::Failed) return found;
+    if (found[rank].outcome != Outcome::Failed) return found;
     unregister();
     entry_ = {};
     if (!failure_.empty()) throw Error(Code::ResourceLimit, failure_, world_.team_.rank);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kProgram = "ibnetdiscover";
 // Of a listing: a fabric of 16,384 hosts takes some 20 MB.
-constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+constexpr std::size_t kMostMapBytes = std::size_t{256} << 20;
 
 std::string contents_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -28,7 +28,7 @@ std::string contents_of(const std::string& path) {
                "every host has, or '{}'",
                path, kProgram);
   }
-  if (text.str().size() > kMostBytes) {
+  if (text.str().size() > kMostMapBytes) {
     base::fail(Code::BadConfiguration, "ALLRAIL_SWITCH_MAP is '{}', which is no map: {} bytes",
                path, text.str().size());
   }

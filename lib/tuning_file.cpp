@@ -24,10 +24,10 @@ constexpr const char* kSetting = "ALLRAIL_TUNING_FILE";
 constexpr std::uint64_t kFormat = 1;
 // Thousands of rules, and little enough to be read by every rank at once.
 constexpr std::uintmax_t kMostFileBytes = 1ULL * 1024 * 1024;
-constexpr std::uint64_t kMostRanks = std::numeric_limits<int>::max();
+constexpr std::uint64_t kMostRanksInRule = std::numeric_limits<int>::max();
 constexpr std::uint64_t kMostRails = 64;
 // As CallOptions allows them.
-constexpr std::uint64_t kMostPorts = 64;
+constexpr std::uint64_t kMostPortsInRule = 64;
 constexpr std::uint64_t kMostLeaders = 64;
 
 using Kind = JsonValue::Kind;
@@ -119,12 +119,12 @@ class Reader {
     check_text(value, "comment");
     coll::TuningRule rule;
     rule.bytes = read_range(value, "bytes", {0, UINT64_MAX, true});
-    rule.ranks = read_range(value, "ranks", {1, kMostRanks, false});
-    rule.nodes = read_range(value, "nodes", {1, kMostRanks, false});
-    rule.ranks_per_node = read_range(value, "ranks_per_node", {1, kMostRanks, false});
+    rule.ranks = read_range(value, "ranks", {1, kMostRanksInRule, false});
+    rule.nodes = read_range(value, "nodes", {1, kMostRanksInRule, false});
+    rule.ranks_per_node = read_range(value, "ranks_per_node", {1, kMostRanksInRule, false});
     rule.rails = read_range(value, "rails", {1, kMostRails, false});
     rule.algorithm = read_algorithm(required(value, "a rule", "algorithm"), collective);
-    rule.ports = read_count(value, "ports", kMostPorts);
+    rule.ports = read_count(value, "ports", kMostPortsInRule);
     rule.leaders = read_count(value, "leaders", kMostLeaders);
     if (rule.leaders > 0 && !coll::has_lanes(coll::operation_of(collective))) {
       fail(*value.find("leaders"),

@@ -17,7 +17,7 @@
 namespace allrail::perf {
 namespace {
 
-constexpr int kInFlight = 16;  // puts queued at once when bandwidth is measured
+constexpr int kPutsInFlight = 16;  // puts queued at once when bandwidth is measured
 
 /// One row: puts of one size over one rail, or (-1) over all.
 struct PutRow {
@@ -45,8 +45,8 @@ struct PutRow {
   /// MB/s of what one rank sends; `sends` and `receives` say in which direction bytes go.
   double bandwidth_MBps(bool sends, bool receives) {
     const std::int64_t begin = base::now_ns();
-    for (int done = 0; done < iterations; done += kInFlight) {
-      const int now = std::min(kInFlight, iterations - done);
+    for (int done = 0; done < iterations; done += kPutsInFlight) {
+      const int now = std::min(kPutsInFlight, iterations - done);
       for (int i = 0; sends && i < now; ++i) pair.put(bytes, rail);
       for (int i = 0; receives && i < now; ++i) pair.await(bytes);
     }

@@ -20,7 +20,7 @@
 namespace allrail::shm {
 namespace {
 
-constexpr SharedFileKind kKind{"node segment", "lower ALLRAIL_NODE_MEMORY"};
+constexpr SharedFileKind kNodeSegment{"node segment", "lower ALLRAIL_NODE_MEMORY"};
 
 /// All ranks of the node read and write the slots, so their pages are spread over its memories.
 /// The policy belongs to the segment, hence it is set before the pages are reserved.
@@ -102,19 +102,19 @@ std::string NodeSegment::make_name(std::uint64_t random) {
 NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& layout,
                                 std::span<const MemoryPart> parts, HugePages huge_pages) {
   remove_leftovers();
-  const base::UniqueFd file = make_shared_file(layout.total_bytes, kKind);
+  const base::UniqueFd file = make_shared_file(layout.total_bytes, kNodeSegment);
   NodeSegment segment;
   const HugePagePlan plan =
       plan_huge_pages(huge_pages, read_huge_page_policy(file.get()), layout.total_bytes);
-  const auto mapping = map_with_huge_pages(file.get(), layout.total_bytes, plan, kKind);
+  const auto mapping = map_with_huge_pages(file.get(), layout.total_bytes, plan, kNodeSegment);
   spread_over_memories(*mapping, layout);
   prefer_memories(*mapping, parts);
-  reserve_with_huge_pages(file.get(), *mapping, plan, kKind);
+  reserve_with_huge_pages(file.get(), *mapping, plan, kNodeSegment);
   initialize(mapping->data(), layout);
   // Counted before it has a name: who attaches last removes that, also where this rank is dead by
   // then.
   segment.adopt(mapping, layout);
-  name_shared_file(file.get(), name, kKind);
+  name_shared_file(file.get(), name, kNodeSegment);
   segment.name_ = name;
   segment.creator_pid_ = ::getpid();
   return segment;
@@ -122,11 +122,11 @@ NodeSegment NodeSegment::create(const std::string& name, const SegmentLayout& la
 
 NodeSegment NodeSegment::attach(const std::string& name, const SegmentLayout& layout,
                                 HugePages huge_pages) {
-  const base::UniqueFd file = open_shared_file(name, layout.total_bytes, kKind);
+  const base::UniqueFd file = open_shared_file(name, layout.total_bytes, kNodeSegment);
   // The pages are there; whether this process sees the huge ones as such depends on its mapping.
   const HugePagePlan plan =
       plan_huge_pages(huge_pages, read_huge_page_policy(file.get()), layout.total_bytes);
-  const auto mapping = map_with_huge_pages(file.get(), layout.total_bytes, plan, kKind);
+  const auto mapping = map_with_huge_pages(file.get(), layout.total_bytes, plan, kNodeSegment);
   check_header(*reinterpret_cast<SegmentHeader*>(mapping->data() + kHeaderOffset), name, layout);
   NodeSegment segment;
   segment.adopt(mapping, layout);
@@ -134,7 +134,7 @@ NodeSegment NodeSegment::attach(const std::string& name, const SegmentLayout& la
 }
 
 std::vector<NodeSegment> NodeSegment::in_memory(const SegmentLayout& layout) {
-  const auto mapping = map_shared(-1, layout.total_bytes, kKind);
+  const auto mapping = map_shared(-1, layout.total_bytes, kNodeSegment);
   initialize(mapping->data(), layout);
   std::vector<NodeSegment> views(static_cast<std::size_t>(layout.ranks));
   for (NodeSegment& view : views) view.adopt(mapping, layout);

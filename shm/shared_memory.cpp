@@ -16,7 +16,7 @@
 namespace allrail::shm {
 namespace {
 
-constexpr SharedFileKind kKind{"memory of a Buffer", "allocate less"};
+constexpr SharedFileKind kBufferMemory{"memory of a Buffer", "allocate less"};
 // In the first page, behind the identity of its maker: how many ranks have left. A new file is all
 // zeros.
 constexpr std::size_t kLeftAt = 128;
@@ -35,12 +35,12 @@ void write_identity(int fd) {
 
 SharedMemory SharedMemory::create(const std::string& name, std::uint64_t bytes) {
   SharedMemory memory;
-  memory.file_ = make_shared_file(kPageBytes + bytes, kKind);
+  memory.file_ = make_shared_file(kPageBytes + bytes, kBufferMemory);
   memory.bytes_ = bytes;
-  reserve_pages(memory.file_.get(), 0, kPageBytes, kKind);
+  reserve_pages(memory.file_.get(), 0, kPageBytes, kBufferMemory);
   write_identity(memory.file_.get());
   if (!name.empty()) {
-    name_shared_file(memory.file_.get(), name, kKind);
+    name_shared_file(memory.file_.get(), name, kBufferMemory);
     memory.name_ = name;
     memory.creator_pid_ = ::getpid();
   }
@@ -49,21 +49,21 @@ SharedMemory SharedMemory::create(const std::string& name, std::uint64_t bytes) 
 
 SharedMemory SharedMemory::attach(const std::string& name, std::uint64_t bytes) {
   SharedMemory memory;
-  memory.file_ = open_shared_file(name, kPageBytes + bytes, kKind);
+  memory.file_ = open_shared_file(name, kPageBytes + bytes, kBufferMemory);
   memory.bytes_ = bytes;
   return memory;
 }
 
 void SharedMemory::take(std::uint64_t offset, std::uint64_t bytes) {
-  if (bytes > 0) reserve_pages(file_.get(), kPageBytes + offset, bytes, kKind);
-  mapping_ = map_shared(file_.get(), kPageBytes + bytes_, kKind);
+  if (bytes > 0) reserve_pages(file_.get(), kPageBytes + offset, bytes, kBufferMemory);
+  mapping_ = map_shared(file_.get(), kPageBytes + bytes_, kBufferMemory);
   file_.reset();
 }
 
 void SharedMemory::take_own(std::uint64_t offset, std::uint64_t bytes) {
   if (bytes > 0) {
-    reserve_pages(file_.get(), kPageBytes + offset, bytes, kKind);
-    own_ = map_part(file_.get(), kPageBytes + offset, bytes, kKind);
+    reserve_pages(file_.get(), kPageBytes + offset, bytes, kBufferMemory);
+    own_ = map_part(file_.get(), kPageBytes + offset, bytes, kBufferMemory);
     own_offset_ = offset;
   }
   take(offset, 0);

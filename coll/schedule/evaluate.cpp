@@ -65,13 +65,13 @@ struct Message {
 };
 
 /// Puts of an ordered pair of ranks in their order, and whether the receiver waits for the first.
-struct Pair {
+struct PairCost {
   std::uint32_t first = kNone;
   std::uint32_t last = kNone;
   bool awaited = false;
 };
 
-struct RankState {
+struct RankCost {
   std::size_t next = 0;  // action
   bool worked = false;   // what comes before that action
   bool ended = false;
@@ -132,7 +132,7 @@ class Evaluator {
     }
   }
 
-  RankState& state(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  RankCost& state(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   int node_of(int rank) const { return map_.node_of[static_cast<std::size_t>(rank)]; }
 
   template <class Number>
@@ -164,7 +164,7 @@ class Evaluator {
 
   /// Runs the actions of a rank until one takes time or has to wait.
   void go_on(int rank) {
-    RankState& me = state(rank);
+    RankCost& me = state(rank);
     const Program& program = programs_[static_cast<std::size_t>(rank)];
     while (!me.ended) {
       const Action& action = program[me.next];
@@ -203,7 +203,7 @@ class Evaluator {
   }
 
   /// False where the rank has to wait; it comes back here when what it waits for has happened.
-  bool run_action(int rank, RankState& me, const Action& action) {
+  bool run_action(int rank, RankCost& me, const Action& action) {
     switch (action.act) {
       case Act::Put:
       case Act::PutRest:
@@ -218,7 +218,7 @@ class Evaluator {
         return true;
       case Act::AwaitFlag: {
         const auto& local = map_.ranks_of[static_cast<std::size_t>(node_of(rank))];
-        RankState& other = state(local[static_cast<std::size_t>(action.peer)]);
+        RankCost& other = state(local[static_cast<std::size_t>(action.peer)]);
         if (other.stage >= action.amount) return true;
         other.watchers.push_back(rank);
         return false;
@@ -259,7 +259,7 @@ class Evaluator {
     const int receiver = put.peer % cell_;
     const std::uint64_t pair = mirrored_pair(rank, put.peer);
     const std::uint32_t message = messages_.add({rank, receiver, pair});
-    Pair& queue = pairs_[pair];
+    PairCost& queue = pairs_[pair];
     if (queue.last == kNone) {
       queue.first = message;
     } else {
@@ -302,12 +302,12 @@ class Evaluator {
   void land(std::uint32_t number) {
     Message& message = messages_[number];
     if (--message.pieces > 0) return;
-    RankState& poster = state(message.poster);
+    RankCost& poster = state(message.poster);
     if (--poster.in_flight == 0 && poster.awaits_sent) {
       poster.awaits_sent = false;
       plan(now_, Happening::RankGoesOn, message.poster);
     }
-    Pair& queue = pairs_.at(message.pair);
+    PairCost& queue = pairs_.at(message.pair);
     if (queue.first == number && queue.awaited) {
       queue.awaited = false;
       plan(now_, Happening::RankGoesOn, message.receiver);
@@ -316,7 +316,7 @@ class Evaluator {
 
   /// The next put of a pair, if it has landed.
   bool take(std::uint64_t pair) {
-    Pair& queue = pairs_[pair];
+    PairCost& queue = pairs_[pair];
     if (queue.first == kNone || messages_[queue.first].pieces > 0) {
       queue.awaited = true;
       return false;
@@ -336,10 +336,10 @@ class Evaluator {
   Network network_;
   std::vector<double> rail_shares_;  // of a striped put
   std::vector<double> memories_;     // when each is free again, by node * domains + domain
-  std::vector<RankState> ranks_;
+  std::vector<RankCost> ranks_;
   Pool<Message> messages_;
   Pool<Piece> pieces_;
-  std::unordered_map<std::uint64_t, Pair> pairs_;
+  std::unordered_map<std::uint64_t, PairCost> pairs_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t planned_ = 0;
   double now_ = 0;

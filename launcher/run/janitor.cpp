@@ -23,7 +23,7 @@ namespace allrail::launcher::run {
 namespace {
 
 // The kernel cuts names at 15 characters.
-constexpr const char* kProcessName = "allrail-janitor";
+constexpr const char* kJanitorName = "allrail-janitor";
 
 /// What can be read of it: a process may end while its files in /proc are, which a stream would
 /// throw for.
@@ -43,7 +43,7 @@ bool belongs_to_job(const std::string& folder, const std::string& marker) {
   if (stat(folder.c_str(), &status) != 0 || status.st_uid != geteuid()) return false;
   // The janitor of a launcher that was itself a rank has the marker too: it has its own ranks to
   // clean up, which dies with it otherwise.
-  if (read_file(folder + "/comm").starts_with(kProcessName)) return false;
+  if (read_file(folder + "/comm").starts_with(kJanitorName)) return false;
   const std::string environment = '\0' + read_file(folder + "/environ");
   return environment.find(marker) != std::string::npos;
 }
@@ -84,7 +84,7 @@ void clean(const std::set<pid_t>& groups, const std::string& directory, const st
 [[noreturn]] void run(int pipe_fd, const std::string& directory, const std::string& job) {
   // Its own session, no signals, no shared descriptors: what ends the launcher does not end this.
   setsid();
-  prctl(PR_SET_NAME, kProcessName);
+  prctl(PR_SET_NAME, kJanitorName);
   const int null_fd = open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= 2; ++fd) dup2(null_fd, fd);
   if (chdir("/") != 0) _exit(1);

@@ -25,7 +25,7 @@ namespace allrail::launcher::run {
 namespace {
 
 // The kernel cuts names at 15 characters.
-constexpr const char* kProcessName = "allrail-pmix";
+constexpr const char* kServerName = "allrail-pmix";
 // For all ranks together. Registering one has a shorter limit of its own, which says more.
 constexpr std::chrono::seconds kStartLimit{60};
 
@@ -76,7 +76,7 @@ void tell_abort(int channel, const AbortRequest& request) {
 /// The process: only its channel and standard error are shared with the launcher, with which it
 /// ends. The signals that the launcher handles stay blocked.
 int become_server(int channel, pid_t launcher) {
-  prctl(PR_SET_NAME, kProcessName);
+  prctl(PR_SET_NAME, kServerName);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The launcher may have died before that line.
   if (getppid() != launcher) _exit(1);

@@ -1,7 +1,12 @@
 #!/bin/bash
-# A user's view: install, compile the README's example against allrail.pc alone, run it.
-# Limit: 180 s
+# A user's view: build as ./quickstart does, install, compile the README's example against
+# allrail.pc alone, run it.
+# Limit: 600 s
 . tests/legs/common.sh
+# Names that two files of a folder have each for itself meet there.
+try "configure as quickstart" configure build-unity -Dunity=on -Dunity_size=1000
+try "build as quickstart" ninja -C build-unity --quiet launcher/run/allrail-run \
+  perf/allrail-bench perf/allrail-info
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export DESTDIR=$work/root

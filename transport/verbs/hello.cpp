@@ -10,11 +10,11 @@
 namespace allrail::transport::verbs {
 namespace {
 
-constexpr const char* kLabel = "allrail verbs hello";
-constexpr std::uint16_t kMagic = 0xa11a;
-constexpr std::size_t kBodyBytes = 34;
+constexpr const char* kHelloLabel = "allrail verbs hello";
+constexpr std::uint16_t kHelloMagic = 0xa11a;
+constexpr std::size_t kHelloBodyBytes = 34;
 constexpr std::size_t kMacAt = kHelloBytes - kHelloMacBytes;
-static_assert(kBodyBytes <= kMacAt);
+static_assert(kHelloBodyBytes <= kMacAt);
 
 }  // namespace
 
@@ -39,7 +39,7 @@ HelloMac hello_mac(std::string_view label, std::span<const std::byte> body,
 HelloBytes encode(const Hello& hello, const HelloContext& context,
                   std::span<const std::byte> request) {
   base::WireWriter body;
-  body.number(kMagic);
+  body.number(kHelloMagic);
   body.number(kHelloVersion);
   body.number(hello.rank);
   body.number(hello.rail);
@@ -48,21 +48,21 @@ HelloBytes encode(const Hello& hello, const HelloContext& context,
   body.number(hello.window_key);
   body.number(hello.credit_address);
   body.number(hello.credit_key);
-  static_assert(2 + 2 + 4 + 1 + 1 + 8 + 4 + 8 + 4 == kBodyBytes);
+  static_assert(2 + 2 + 4 + 1 + 1 + 8 + 4 + 8 + 4 == kHelloBodyBytes);
   HelloBytes bytes{};
   std::ranges::copy(body.bytes(), bytes.begin());
-  std::ranges::copy(hello_mac(kLabel, body.bytes(), context, request), bytes.begin() + kMacAt);
+  std::ranges::copy(hello_mac(kHelloLabel, body.bytes(), context, request), bytes.begin() + kMacAt);
   return bytes;
 }
 
 std::optional<Hello> decode(std::span<const std::byte> bytes, const HelloContext& context,
                             std::span<const std::byte> request) {
   if (bytes.size() < kHelloBytes) return std::nullopt;
-  const auto body = bytes.first(kBodyBytes);
-  const auto mac = hello_mac(kLabel, body, context, request);
+  const auto body = bytes.first(kHelloBodyBytes);
+  const auto mac = hello_mac(kHelloLabel, body, context, request);
   if (sodium_memcmp(mac.data(), bytes.data() + kMacAt, mac.size()) != 0) return std::nullopt;
   base::WireReader reader(body);
-  if (reader.number<std::uint16_t>() != kMagic) return std::nullopt;
+  if (reader.number<std::uint16_t>() != kHelloMagic) return std::nullopt;
   if (reader.number<std::uint16_t>() != kHelloVersion) return std::nullopt;
   Hello hello;
   hello.rank = reader.number<std::int32_t>();

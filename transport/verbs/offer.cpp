@@ -5,17 +5,17 @@
 #include <sodium.h>
 
 #include "lib/base/wire.hpp"
+#include "transport/verbs/rail_address.hpp"
 
 namespace allrail::transport::verbs {
 namespace {
 
-constexpr const char* kLabel = "allrail verbs offer";
-constexpr std::uint16_t kMagic = 0xa110;
+constexpr const char* kOfferLabel = "allrail verbs offer";
+constexpr std::uint16_t kOfferMagic = 0xa110;
 constexpr std::uint16_t kVersion = 1;
-constexpr std::size_t kBodyBytes = 61;
-static_assert(kBodyBytes + kHelloMacBytes == kOfferBytes);
+constexpr std::size_t kOfferBodyBytes = 61;
+static_assert(kOfferBodyBytes + kHelloMacBytes == kOfferBytes);
 constexpr std::uint32_t kLargestOf24Bits = 0xff'ffff;
-constexpr std::uint8_t kLargestMtuCode = 5;  // 4096 bytes
 
 bool makes_sense(const PathFacts& path) {
   return path.qp_number != 0 && path.qp_number <= kLargestOf24Bits &&
@@ -28,7 +28,7 @@ bool makes_sense(const PathFacts& path) {
 OfferBytes encode(const Offer& offer, const HelloContext& context,
                   std::span<const std::byte> request) {
   base::WireWriter body;
-  body.number(kMagic);
+  body.number(kOfferMagic);
   body.number(kVersion);
   body.number(offer.hello.rank);
   body.number(offer.hello.rail);
@@ -44,17 +44,19 @@ OfferBytes encode(const Offer& offer, const HelloContext& context,
   for (const std::uint8_t byte : offer.path.gid) body.number(byte);
   OfferBytes bytes{};
   std::ranges::copy(body.bytes(), bytes.begin());
-  std::ranges::copy(hello_mac(kLabel, body.bytes(), context, request), bytes.begin() + kBodyBytes);
+  std::ranges::copy(hello_mac(kOfferLabel, body.bytes(), context, request),
+                    bytes.begin() + kOfferBodyBytes);
   return bytes;
 }
 
 std::optional<Offer> decode_offer(const OfferBytes& bytes, const HelloContext& context,
                                   std::span<const std::byte> request) {
-  const auto body = std::span(bytes).first(kBodyBytes);
-  const auto mac = hello_mac(kLabel, body, context, request);
-  if (sodium_memcmp(mac.data(), bytes.data() + kBodyBytes, mac.size()) != 0) return std::nullopt;
+  const auto body = std::span(bytes).first(kOfferBodyBytes);
+  const auto mac = hello_mac(kOfferLabel, body, context, request);
+  if (sodium_memcmp(mac.data(), bytes.data() + kOfferBodyBytes, mac.size()) != 0)
+    return std::nullopt;
   base::WireReader reader(body);
-  if (reader.number<std::uint16_t>() != kMagic) return std::nullopt;
+  if (reader.number<std::uint16_t>() != kOfferMagic) return std::nullopt;
   if (reader.number<std::uint16_t>() != kVersion) return std::nullopt;
   Offer offer;
   offer.hello.rank = reader.number<std::int32_t>();

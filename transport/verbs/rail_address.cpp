@@ -6,10 +6,9 @@ namespace allrail::transport::verbs {
 namespace {
 
 /// The first byte of every rail's address says its kind.
-constexpr std::byte kKind{3};
+constexpr std::byte kVerbsAddress{3};
 // Kind, rail, whether there is an address for librdmacm, side addresses, MTU.
 constexpr std::size_t kHeadBytes = 5;
-constexpr std::uint8_t kLargestMtuCode = 5;
 static_assert(kHeadBytes + (1 + kMaxSideAddresses) * kEndpointBytes <= 256,
               "Rail::address() is at most that long");
 
@@ -23,7 +22,7 @@ bool has_way(const RailAddress& one, const RailAddress& other, Way way) {
 }  // namespace
 
 std::vector<std::byte> encode(const RailAddress& address) {
-  std::vector<std::byte> bytes{kKind, static_cast<std::byte>(address.rail),
+  std::vector<std::byte> bytes{kVerbsAddress, static_cast<std::byte>(address.rail),
                                static_cast<std::byte>(address.manager.has_value()),
                                static_cast<std::byte>(address.side_channel.size()),
                                static_cast<std::byte>(address.mtu_code)};
@@ -36,7 +35,7 @@ std::vector<std::byte> encode(const RailAddress& address) {
 }
 
 std::optional<RailAddress> decode_rail_address(std::span<const std::byte> bytes) {
-  if (bytes.size() < kHeadBytes || bytes[0] != kKind) return std::nullopt;
+  if (bytes.size() < kHeadBytes || bytes[0] != kVerbsAddress) return std::nullopt;
   const auto managers = std::to_integer<std::size_t>(bytes[2]);
   const auto sides = std::to_integer<std::size_t>(bytes[3]);
   if (managers > 1 || sides > kMaxSideAddresses) return std::nullopt;

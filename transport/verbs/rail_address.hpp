@@ -14,6 +14,9 @@ namespace allrail::transport::verbs {
 /// Addresses of a host on which a rail listens for side channels, at most.
 inline constexpr std::size_t kMaxSideAddresses = 4;
 
+/// What libibverbs calls 4096 bytes.
+inline constexpr std::uint8_t kLargestMtuCode = 5;
+
 struct RailAddress {
   int rail = 0;                        // its number in its process
   std::uint8_t mtu_code = 1;           // of the port, as libibverbs counts: 1 is 256 bytes, 5 4096
