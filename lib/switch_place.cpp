@@ -6,6 +6,8 @@
 #include <sstream>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "lib/base/error.hpp"
 #include "lib/node_spec.hpp"
 #include "lib/program_output.hpp"
@@ -93,8 +95,9 @@ std::vector<std::uint64_t> guids_of(const std::vector<std::string>& rails,
   for (const std::string& rail : rails) {
     const std::string device = rail.substr(0, rail.find(':'));
     const std::string port = rail.size() > device.size() ? rail.substr(device.size() + 1) : "1";
-    for (const std::string& path : {device + "/ports/" + port + "/gids/0", device + "/node_guid"}) {
-      const std::uint64_t guid = guid_in(folder + "/" + path);
+    for (const std::string& path : {fmt::format("{}/{}/ports/{}/gids/0", folder, device, port),
+                                    fmt::format("{}/{}/node_guid", folder, device)}) {
+      const std::uint64_t guid = guid_in(path);
       if (guid != 0) guids.push_back(guid);
     }
   }
@@ -157,6 +160,7 @@ JobSwitches settle_switches(const std::vector<Card>& cards, const std::vector<in
     return job;
   }
   std::vector<std::string> leaves;
+  leaves.reserve(card_of.size());
   for (const Card* card : card_of) leaves.push_back(card->switch_place.leaf);
   auto switches = std::make_shared<schedule::Switches>();
   switches->leaf_of = schedule::numbers_of(leaves);
