@@ -75,9 +75,16 @@ int leaders_for(const SelectionFacts& facts, std::uint64_t per_node) {
 std::uint64_t single_copy_threshold(std::span<const SingleCopyTrial> trials) noexcept {
   if (trials.empty()) return kSingleCopyThresholdBytes;
   std::uint64_t threshold_bytes = 4 * trials.back().bytes;
-  for (std::size_t i = trials.size(); i > 0 && trials[i - 1].read_ns < trials[i - 1].copied_ns;
-       --i) {
-    threshold_bytes = trials[i - 1].bytes;
+  // What reading from a size on costs or saves, in parts of a call of each size tried.
+  double least = 0;
+  double sum = 0;
+  for (std::size_t i = trials.size(); i-- > 0;) {
+    const auto read_ns = static_cast<double>(trials[i].read_ns);
+    const auto copied_ns = static_cast<double>(trials[i].copied_ns);
+    sum += (read_ns - copied_ns) / std::max({read_ns, copied_ns, 1.0});
+    if (sum >= least) continue;
+    least = sum;
+    threshold_bytes = trials[i].bytes;
   }
   return threshold_bytes;
 }

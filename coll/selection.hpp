@@ -53,10 +53,11 @@ struct SingleCopyTrial {
   std::uint64_t copied_ns = 0;
 };
 
-/// From which blocks on ranks read each other, by trials in ascending order of size: from the
-/// smallest one where that is faster, and is with all larger ones too. Where it is not even with
-/// the largest, from four times that on: larger blocks leave the caches, which two copies need.
-/// kSingleCopyThresholdBytes where nothing was tried.
+/// From which blocks on ranks read each other, by trials in ascending order of size: the size from
+/// which on that saves most over all sizes tried, each counted in parts of its own time, so that
+/// one noisy trial does not outvote the others. Where it saves nothing, from four times the largest
+/// on: larger blocks leave the caches, which two copies need. kSingleCopyThresholdBytes where
+/// nothing was tried.
 std::uint64_t single_copy_threshold(std::span<const SingleCopyTrial> trials) noexcept;
 
 struct Selection {

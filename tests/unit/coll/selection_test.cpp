@@ -135,15 +135,22 @@ TEST(Selection, GoesStraightIntoBuffersFromSmallerBlocksOn) {
   EXPECT_EQ(select_allgather(facts).algorithm, "smp-ring");
 }
 
-TEST(SingleCopyThreshold, IsWhereReadingBeginsToBeFasterForGood) {
+TEST(SingleCopyThreshold, IsWhereReadingSavesMost) {
   using Trials = std::vector<SingleCopyTrial>;
   EXPECT_EQ(single_copy_threshold({}), kSingleCopyThresholdBytes);
   EXPECT_EQ(single_copy_threshold(Trials{{64, 5, 9}, {256, 5, 9}}), 64U);
   EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}, {256, 5, 9}, {1024, 5, 9}}), 256U);
   EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}, {256, 9, 5}, {1024, 5, 9}}), 1024U);
-  // Faster in the middle alone, and as fast: copied.
-  EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}, {256, 5, 9}, {1024, 9, 9}}), 4096U);
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}, {256, 5, 9}, {1024, 9, 9}}), 256U);
   EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 5}}), 256U);
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 9}}), 256U) << "saves nothing: copied";
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 0, 0}}), 256U);
+}
+
+TEST(SingleCopyThreshold, IsNotOutvotedByOneNoisyTrial) {
+  using Trials = std::vector<SingleCopyTrial>;
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 7, 10}, {256, 8, 10}, {1024, 101, 100}}), 64U);
+  EXPECT_EQ(single_copy_threshold(Trials{{64, 9, 10}, {256, 19, 10}, {1024, 19, 10}}), 4096U);
 }
 
 }  // namespace
