@@ -61,9 +61,11 @@ class DoneCounts {
   /// The same as tell(), by what was seen last and only once the peer has fallen so far behind that
   /// it may soon have to wait. Whether it was told.
   bool tell_if_behind(int peer, const Behind& behind);
-  // Half of the ring. Headers go on saying it: then it may be more, since what they say rises by
-  // nine at once where peers acknowledge by eights, and three quarters still come in time.
+  // Half of a ring of sixteen. Headers go on saying it: then it may be more, since what they say
+  // rises by nine at once where peers acknowledge by eights, and three quarters still come in time.
   static constexpr Behind kBehindInSmallRing{8, 12};
+  // Who hears no headers is told as soon in the ring of 64: that is what it is so deep for.
+  static constexpr Behind kBehindInSmallestRing{8, 48};
   // Peers can be three calls ahead; two with headers, which is one more than they acknowledge by.
   static constexpr Behind kBehindInLargeRing{1, 2};
   /// A block header on its way to `peer` says this. It learns it when it awaits that block, which

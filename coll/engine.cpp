@@ -197,9 +197,11 @@ inline void Engine::end_oldest() {
 /// Tells those of the plan's peers who may soon have to wait for a slot of this node. Whether any
 /// was told.
 bool Engine::tell_peers_behind(const CallPlan& plan) {
-  const bool is_small = plan.slot_bytes() <= slots_.geometry().small_slot_bytes;
+  const SlotGeometry& geometry = slots_.geometry();
   const DoneCounts::Behind& behind =
-      is_small ? DoneCounts::kBehindInSmallRing : DoneCounts::kBehindInLargeRing;
+      plan.slot_bytes() <= geometry.most_in_one_slot()     ? DoneCounts::kBehindInSmallestRing
+      : plan.slot_bytes() <= geometry.most_in_small_ring() ? DoneCounts::kBehindInSmallRing
+                                                           : DoneCounts::kBehindInLargeRing;
   bool told = false;
   for (const int peer : plan.peers()) {
     if (!team_.is_local(peer)) told = done_counts_.tell_if_behind(peer, behind) || told;

@@ -13,10 +13,11 @@ using schedule::Step;
 using schedule::StepKind;
 
 namespace {
-// A quarter of the small ring, so that counts are never older than a ring can bear.
+// A quarter of the ring of calls in between, so that counts are never older than a ring can bear.
 constexpr std::uint64_t kHeadersEvery = 4;
 // Puts that are not striped but take a rail's time go over another rail after so many calls, so
-// that a stream of them uses all rails: half of the small ring, so that a full ring lies on two.
+// that a stream of them uses all rails: half of the ring of calls in between, so that a full ring
+// lies on two.
 constexpr std::uint64_t kTurnCalls = 8;
 constexpr std::uint64_t kMostTurns = 1024;  // the port of a put stays a small number
 static_assert(schedule::kLineStride == sizeof(shm::Flag) &&

@@ -2,7 +2,8 @@
 //
 // Every rank makes the same calls in the same order, so that all ranks of all nodes give the same
 // slots to the same calls without a word. Small calls have a ring of many slots, so that they
-// stream; large calls have a ring of few big ones.
+// stream; large calls have a ring of few big ones. A call in between takes four small slots that
+// lie together, so that its like use no more memory than caches hold.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,17 @@
 namespace allrail::coll {
 
 struct SlotGeometry {
-  int small_slots = 16;
+  int small_slots = 64;
   int large_slots = 4;
   std::uint64_t small_slot_bytes = 0;
   std::uint64_t large_slot_bytes = 0;
+
+  /// What a call needs at most to have one small slot, and to have several that lie together.
+  std::uint64_t most_in_one_slot() const;
+  std::uint64_t most_in_small_ring() const;
 };
 
-/// How `node_memory_bytes` is divided. At least 64 KiB per small slot goes to the small ring.
+/// How `node_memory_bytes` is divided.
 SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes);
 
 /// In a large slot each lane of leaders has an even part, whatever the call, so that it can lie in
@@ -44,6 +49,8 @@ class SlotRing {
   const SlotGeometry& geometry() const { return geometry_; }
 
  private:
+  SlotUse take_together(std::uint64_t call);
+
   SlotGeometry geometry_;
   int next_small_ = 0;
   int next_large_ = 0;

@@ -90,7 +90,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
       request, roster_,
       coll::PlanLimits{geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes,
                        memory_.user_bytes, coll::kBufferThresholdBytes,
-                       coll::kNodeBufferThresholdBytes, geometry_.small_slot_bytes,
+                       coll::kNodeBufferThresholdBytes, geometry_.most_in_small_ring(),
                        reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
                        reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
                        options_.broadcast_segment_bytes});

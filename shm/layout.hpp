@@ -43,7 +43,7 @@ enum class RankState : std::uint32_t { Joining = 0, Active = 1, Goodbye = 2 };
 
 /// The stamps of so many calls are kept: more than a rank can be ahead of another one of its node,
 /// which the ring of small slots bounds.
-inline constexpr std::uint64_t kRecentCalls = 32;
+inline constexpr std::uint64_t kRecentCalls = 128;
 
 /// What a rank tells its node about itself. One writer: that rank; only `sleeping` is also cleared
 /// by those who wake it, so it has a cache line of its own.
@@ -61,13 +61,13 @@ struct alignas(128) RankLine {
   alignas(
       64) std::atomic<std::uint64_t> recent[kRecentCalls];  // stamps, by call modulo their count
 };
-static_assert(sizeof(RankLine) == 512);
+static_assert(sizeof(RankLine) == 1280);
 
 /// What a node segment holds, equal on every rank of the node. Fill in the first part, then pass
 /// it through lay_out().
 struct SegmentLayout {
   std::int32_t ranks = 0;
-  std::int32_t small_slots = 16;  // less than kRecentCalls
+  std::int32_t small_slots = 64;  // less than kRecentCalls
   std::int32_t large_slots = 4;
   std::int32_t reserved = 0;
   std::uint64_t small_slot_bytes = 0;

@@ -25,7 +25,7 @@ struct LocalProgress {
   std::uint64_t stamp = 0;     // of that call
   std::uint64_t last = 0;      // the call it is in or was in last; 0: none, or just changing
   // Stamps of the last calls up to that one, by call modulo their count.
-  std::array<std::uint64_t, 32> recent{};
+  std::array<std::uint64_t, 128> recent{};
 
   void remember(std::uint64_t call, std::uint64_t call_stamp) {
     recent[call % recent.size()] = call_stamp;

@@ -1,0 +1,97 @@
+#include "coll/slots.hpp"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace allrail::coll {
+namespace {
+
+SlotGeometry geometry_of_pages() {
+  SlotGeometry geometry;
+  geometry.small_slot_bytes = 16384;
+  geometry.large_slot_bytes = 1 << 20;
+  return geometry;
+}
+
+TEST(SlotRing, SmallCallsStreamOverAllSmallSlots) {
+  const SlotGeometry geometry = geometry_of_pages();
+  SlotRing ring(geometry);
+  const auto slots = static_cast<std::uint64_t>(geometry.small_slots);
+  for (std::uint64_t call = 1; call <= 3 * slots; ++call) {
+    const SlotUse use = ring.take(8, call);
+    EXPECT_EQ(use.number, static_cast<int>((call - 1) % slots));
+    EXPECT_EQ(use.previous_call, call <= slots ? 0 : call - slots);
+  }
+}
+
+TEST(SlotRing, ACallInBetweenTakesFourSmallSlots) {
+  SlotRing ring(geometry_of_pages());
+  EXPECT_EQ(ring.take(8, 1).number, 0);
+  const SlotUse medium = ring.take(64 << 10, 2);
+  EXPECT_EQ(medium.number, 4) << "they lie together, and slots 1 to 3 are left out";
+  EXPECT_EQ(medium.previous_call, 0U);
+  EXPECT_EQ(ring.take(8, 3).number, 8);
+  EXPECT_EQ(ring.take((64 << 10) + 1, 4).number, 64) << "the first large one";
+}
+
+TEST(SlotRing, ACallInBetweenWaitsForTheNewestOfItsFour) {
+  const SlotGeometry geometry = geometry_of_pages();
+  SlotRing ring(geometry);
+  std::uint64_t call = 0;
+  while (call < 64) ring.take(8, ++call);
+  EXPECT_EQ(ring.take(20000, ++call).previous_call, 4U);
+  for (int i = 0; i < 15; ++i) ring.take(20000, ++call);
+  for (int slot = 0; slot < 4; ++slot) {
+    const SlotUse use = ring.take(8, ++call);
+    EXPECT_EQ(use.number, slot);
+    EXPECT_EQ(use.previous_call, 65U) << "slot " << slot << " was of that call, too";
+  }
+}
+
+/// Whatever calls come: who writes where another call's bytes or flags are waits for that call.
+TEST(SlotRing, NoCallOverwritesOneThatItDoesNotWaitFor) {
+  const SlotGeometry geometry = geometry_of_pages();
+  const std::uint64_t large_begin =
+      geometry.small_slot_bytes * static_cast<std::uint64_t>(geometry.small_slots);
+  struct Used {
+    std::uint64_t call, begin, end;
+  };
+  for (unsigned seed = 1; seed <= 50; ++seed) {
+    std::mt19937 random(seed);
+    SlotRing ring(geometry);
+    std::vector<Used> used;
+    for (std::uint64_t call = 1; call <= 400; ++call) {
+      const std::uint64_t bytes = 1 + random() % (std::uint64_t{1} << (1 + random() % 20));
+      const SlotUse use = ring.take(bytes, call);
+      const bool is_small = use.number < geometry.small_slots;
+      const auto number = static_cast<std::uint64_t>(use.number);
+      const std::uint64_t begin =
+          is_small ? number * geometry.small_slot_bytes
+                   : large_begin + (number - static_cast<std::uint64_t>(geometry.small_slots)) *
+                                       geometry.large_slot_bytes;
+      const Used mine{call, begin, begin + bytes};
+      ASSERT_LE(mine.end, is_small ? large_begin : large_begin + 4 * geometry.large_slot_bytes);
+      for (const Used& other : used) {
+        const bool overlaps = mine.begin < other.end && other.begin < mine.end;
+        ASSERT_TRUE(!overlaps || other.call <= use.previous_call)
+            << "seed " << seed << ": call " << call << " and call " << other.call;
+      }
+      used.push_back(mine);
+    }
+  }
+}
+
+TEST(SlotGeometry, DividesAnyNodeMemory) {
+  for (const std::uint64_t bytes : {1ULL << 20, 5ULL << 20, 64ULL << 20, 1ULL << 30}) {
+    const SlotGeometry geometry = divide_node_memory(bytes);
+    const auto small = static_cast<std::uint64_t>(geometry.small_slots);
+    EXPECT_LE(small * geometry.small_slot_bytes + 4 * geometry.large_slot_bytes, bytes);
+    EXPECT_GE(geometry.large_slot_bytes, geometry.most_in_small_ring());
+  }
+}
+
+}  // namespace
+}  // namespace allrail::coll
