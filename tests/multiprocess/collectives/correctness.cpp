@@ -1,7 +1,10 @@
 // Modes that check bytes: grid, sequence, huge.
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <random>
+#include <span>
+#include <vector>
 
 #include <sys/mman.h>
 
@@ -179,7 +182,8 @@ int run_sequence(const Arguments& arguments) {
 }
 
 /// Large blocks, in place: without a second copy of the result, so that this may be longer than 32
-/// bits count. With `starts`, by a plan that is started so often.
+/// bits count. With `first`, rank 0's block is so long and the call an allgatherv. With `starts`,
+/// by a plan that is started so often.
 namespace {
 
 /// Gigabytes in pages of 2 MiB where the system has them: by pages of 4 KiB, each of which is a
@@ -208,12 +212,18 @@ int run_huge(const Arguments& arguments) {
   auto communicator = allrail::Communicator::world();
   const auto bytes = static_cast<std::size_t>(arguments.number("bytes", 1 << 20));
   const auto me = static_cast<std::size_t>(communicator.rank());
-  const LargeMemory memory(bytes * static_cast<std::size_t>(communicator.size()));
+  std::vector<std::size_t> counts(static_cast<std::size_t>(communicator.size()), bytes);
+  counts[0] = static_cast<std::size_t>(arguments.number("first", static_cast<std::int64_t>(bytes)));
+  const bool is_uneven = counts[0] != bytes;
+  const LargeMemory memory(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   const std::span<unsigned char> whole = memory.bytes();
-  const std::span<unsigned char> mine = whole.subspan(me * bytes, bytes);
+  const auto block_of = [&](std::size_t rank) {
+    return whole.subspan(rank == 0 ? 0 : counts[0] + (rank - 1) * bytes, counts[rank]);
+  };
+  const std::span<unsigned char> mine = block_of(me);
   const auto check = [&](std::uint64_t call) {
     for (int rank = 0; rank < communicator.size(); ++rank) {
-      const auto block = whole.subspan(static_cast<std::size_t>(rank) * bytes, bytes);
+      const auto block = block_of(static_cast<std::size_t>(rank));
       if (const auto wrong = find_wrong_byte(block, rank, call); wrong >= 0) {
         throw WrongBytes("wrong byte at rank " + std::to_string(me) + ": byte " +
                          std::to_string(wrong) + " of the block of rank " + std::to_string(rank));
@@ -223,10 +233,15 @@ int run_huge(const Arguments& arguments) {
   const auto starts = static_cast<std::uint64_t>(arguments.number("starts", 0));
   if (starts == 0) {
     fill_pattern(mine, communicator.rank(), 1);
-    communicator.allgather(mine, whole);
+    if (is_uneven) {
+      communicator.allgatherv(mine, whole, counts);
+    } else {
+      communicator.allgather(mine, whole);
+    }
     check(1);
   } else {
-    allrail::Plan plan = communicator.plan_allgather(mine, whole);
+    allrail::Plan plan = is_uneven ? communicator.plan_allgatherv(mine, whole, counts)
+                                   : communicator.plan_allgather(mine, whole);
     for (std::uint64_t start = 1; start <= starts; ++start) {
       fill_pattern(mine, communicator.rank(), start);
       plan.start();
