@@ -67,7 +67,7 @@ struct Selection {
   std::string reason;  // half a sentence, for `allrail-info explain`
 };
 
-/// The first row of the table that fits. The rows were measured: docs/performance.md.
+/// The first row of the table that fits. The rows were measured: docs/measured/findings.md.
 Selection select_allgather(const SelectionFacts& facts);
 /// The same for the collectives that are not allgathers. Bytes are those of the largest block: of
 /// the data for a broadcast, of a pair for an alltoall.
