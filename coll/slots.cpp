@@ -1,6 +1,7 @@
 #include "coll/slots.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace allrail::coll {
 namespace {
@@ -63,23 +64,21 @@ std::vector<shm::MemoryPart> lane_parts(const shm::SegmentLayout& layout,
 
 SlotRing::SlotRing(const SlotGeometry& geometry)
     : geometry_(geometry),
+      most_in_one_slot_(geometry.most_in_one_slot()),
       last_call_(static_cast<std::size_t>(geometry.small_slots + geometry.large_slots), 0) {}
 
 SlotUse SlotRing::take(std::uint64_t bytes, std::uint64_t call) {
-  SlotUse use;
-  if (bytes <= geometry_.most_in_one_slot()) {
-    use.number = next_small_;
-    if (++next_small_ == geometry_.small_slots) next_small_ = 0;
-  } else if (bytes <= geometry_.most_in_small_ring()) {
-    return take_together(call);
-  } else {
-    use.number = geometry_.small_slots + next_large_;
-    if (++next_large_ == geometry_.large_slots) next_large_ = 0;
-  }
-  std::uint64_t& last = last_call_[static_cast<std::size_t>(use.number)];
-  use.previous_call = last;
-  last = call;
-  return use;
+  if (bytes > most_in_one_slot_) return take_more(bytes, call);
+  const int number = next_small_;
+  if (++next_small_ == geometry_.small_slots) next_small_ = 0;
+  return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
+}
+
+SlotUse SlotRing::take_more(std::uint64_t bytes, std::uint64_t call) {
+  if (bytes <= geometry_.most_in_small_ring()) return take_together(call);
+  const int number = geometry_.small_slots + next_large_;
+  if (++next_large_ == geometry_.large_slots) next_large_ = 0;
+  return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
 }
 
 /// The call has the number and the flags of the first of them.

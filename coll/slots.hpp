@@ -49,9 +49,11 @@ class SlotRing {
   const SlotGeometry& geometry() const { return geometry_; }
 
  private:
+  SlotUse take_more(std::uint64_t bytes, std::uint64_t call);
   SlotUse take_together(std::uint64_t call);
 
   SlotGeometry geometry_;
+  std::uint64_t most_in_one_slot_;
   int next_small_ = 0;
   int next_large_ = 0;
   std::vector<std::uint64_t> last_call_;

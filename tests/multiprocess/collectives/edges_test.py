@@ -30,10 +30,11 @@ BUFFER_THRESHOLD_BYTES = 512 * KIBI
 NODE_BUFFER_THRESHOLD_BYTES = 256 * KIBI
 MAPPED_THRESHOLD_BYTES = 2 * KIBI
 SINGLE_COPY_THRESHOLD_BYTES = 64 * KIBI
-# divide_node_memory(), coll/slots.cpp, of the least node memory: 16 small slots, 4 large ones.
+# divide_node_memory(), coll/slots.cpp, of the least node memory: 64 small slots, 4 large ones.
 LITTLE = {"ALLRAIL_NODE_MEMORY": "1M"}
-SMALL_SLOT_BYTES = 8 * KIBI
-LARGE_SLOT_BYTES = (1024 * KIBI - 16 * SMALL_SLOT_BYTES) // 4
+ONE_SLOT_BYTES = 4 * KIBI
+SMALL_SLOT_BYTES = 4 * ONE_SLOT_BYTES  # of four together
+LARGE_SLOT_BYTES = (1024 * KIBI - 64 * ONE_SLOT_BYTES) // 4
 SLICE_UNIT_BYTES = 4 * KIBI  # CallPlan::choose_slices(), coll/plan.cpp
 HEADER_BYTES = 64  # kHeaderBytes, coll/schedule/schedule.hpp; two for each node
 
@@ -92,12 +93,13 @@ def test_edges_of_selection():
 
 
 def test_edges_of_slots():
-    """The largest call of a small slot, the largest of one slice, and whole slices."""
+    """The largest call of one small slot, of four, of one slice, and whole slices."""
     for ranks, nodes in ((3, 1), (3, 3), (4, 2), (6, 3)):
-        small, large = (
+        one, small, large = (
             (slot - nodes * 2 * HEADER_BYTES) // ranks
-            for slot in (SMALL_SLOT_BYTES, LARGE_SLOT_BYTES)
+            for slot in (ONE_SLOT_BYTES, SMALL_SLOT_BYTES, LARGE_SLOT_BYTES)
         )
+        check_edge(lambda way: way.slot_bytes <= ONE_SLOT_BYTES, one, ranks, nodes, LITTLE)
         check_edge(lambda way: way.slot_bytes <= SMALL_SLOT_BYTES, small, ranks, nodes, LITTLE)
         env = LITTLE
         if nodes == 1:  # where blocks are read from their owners, slots are not used
@@ -105,7 +107,7 @@ def test_edges_of_slots():
         check_edge(lambda way: way.slices > 1, large, ranks, nodes, env)
         slices = 2 * (large // SLICE_UNIT_BYTES * SLICE_UNIT_BYTES)
         check_edge(lambda way: way.slices > 2, slices, ranks, nodes, env)
-        check_grid(ranks, nodes, around(small, large, slices), env)
+        check_grid(ranks, nodes, around(one, small, large, slices), env)
 
 
 def test_edges_of_zero_copy():
