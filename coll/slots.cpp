@@ -87,7 +87,8 @@ SlotUse SlotRing::take_together(std::uint64_t call) {
   use.number = (next_small_ + kTogether - 1) / kTogether * kTogether;
   if (use.number + kTogether > geometry_.small_slots) use.number = 0;
   for (int i = 0; i < kTogether; ++i) {
-    std::uint64_t& last = last_call_[static_cast<std::size_t>(use.number + i)];
+    const int number = use.number + i;
+    std::uint64_t& last = last_call_[static_cast<std::size_t>(number)];
     use.previous_call = std::max(use.previous_call, last);
     last = call;
   }
