@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kTogether = 4;
 // A call that needs no more takes one small slot. A root that sends to all others and hears of them
-// by eights waits for nobody with 64 such slots, and does with 16 (docs/measured/findings.md).
+// by eights hardly waits with 64 such slots, and does with 16 (docs/measured/findings.md).
 constexpr std::uint64_t kMostInOneSlot = 8ULL * 1024;
 // Not a power of two, so that slots do not share the same few lines of a cache.
 constexpr std::uint64_t kMostSlotBytes = 68ULL * 1024;

@@ -118,14 +118,13 @@ TEST_P(RootedStream, NeverWaitsForAClock) {
 using StreamFromRoot = RootedStream;
 
 /// Every put of the root of a scatter or broadcast says how far its node is, so nothing else has
-/// to, but where the root has a whole ring of 64 under way and stands still.
+/// to.
 TEST_P(StreamFromRoot, TellsNobodyWhatHeadersSay) {
   // Whoever waits for long tells it all the same, and how long that is depends on the machine.
   for (auto& rank : ranks_) rank->team.slow_check_ns = std::numeric_limits<std::int64_t>::max() / 2;
   const int before = at(0).registrations.messages;
   ASSERT_NO_FATAL_FAILURE(make_calls(kCalls));
-  // A message to three peers by eights would be 150.
-  EXPECT_LT(at(0).registrations.messages - before, 40) << "messages in 400 calls";
+  EXPECT_LT(at(0).registrations.messages - before, 20) << "messages in 400 calls";
 }
 
 std::vector<Stream> streams(std::initializer_list<Operation> operations,
