@@ -152,7 +152,7 @@ def test_beyond_four_gigabytes():
     available = int(memory["MemAvailable"].split()[0]) * 1024
     if available < 16 << 30:
         raise Skip("16 GiB of free memory are needed, %.1f are there" % (available / 2**30))
-    words = ("huge", "first=%d" % (4100 << 20), "bytes=%d" % (300 << 20))
+    words = ("huge", "first=%d" % (4200 << 20), "bytes=%d" % (300 << 20))
     began = time.monotonic()
     process = start_job(2, "2", *words)
     result = end_job(process, began, 400)
