@@ -39,12 +39,11 @@ void NodeControl::read_progress(std::vector<transport::LocalProgress>& progress)
     one.stamp = call.stamp;
     one.sequence = one.in_call ? call.sequence : 0;
     one.last = call.sequence;
-    static_assert(std::tuple_size_v<decltype(one.recent)> == shm::kRecentCalls);
-    for (std::uint64_t back = 0; back < shm::kRecentCalls && back < one.last; ++back) {
-      const std::uint64_t sequence = one.last - back;
-      one.remember(sequence, shm::recent_stamp(line, sequence));
-    }
   }
+}
+
+std::uint64_t NodeControl::stamp_of(std::size_t local, std::uint64_t call) {
+  return shm::recent_stamp(segment_.line(static_cast<int>(local)), call);
 }
 
 }  // namespace allrail

@@ -1,6 +1,8 @@
 // What the control plane sees of this node: the abort word and the ranks' lines of its segment.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "shm/segment.hpp"
@@ -18,6 +20,7 @@ class NodeControl final : public transport::LocalNode {
   void set_abort(const transport::AbortCause& cause) override;
   void set_late(int rank) override;
   void read_progress(std::vector<transport::LocalProgress>& progress) override;
+  std::uint64_t stamp_of(std::size_t local, std::uint64_t call) override;
 
  private:
   const shm::NodeSegment& segment_;

@@ -29,10 +29,12 @@ std::optional<AbortCause> CallWatch::observe(std::span<const LocalProgress> prog
     Seen& seen = seen_[index];
     const LocalProgress& current = progress[index];
     // Between two reads of its words a rank shows no number: it is moving, so it waits for nobody.
-    if (current.sequence != seen.progress.sequence || current.in_call != seen.progress.in_call) {
+    if (current.sequence != seen.sequence || current.in_call != seen.in_call) {
       seen.since_ns = now_ns;
     }
-    seen.progress = current;
+    seen.rank = current.rank;
+    seen.in_call = current.in_call;
+    seen.sequence = current.sequence;
     if (!current.in_call || current.sequence == 0 ||
         current.state != LocalProgress::State::Active || now_ns - seen.since_ns < wait_ns_) {
       continue;
@@ -48,11 +50,11 @@ std::optional<AbortCause> CallWatch::observe(std::span<const LocalProgress> prog
 
 std::optional<AbortCause> CallWatch::compare(std::span<const Wait> waits) const {
   for (const Wait& wait : waits) {
-    for (const Seen& seen : seen_) {
+    for (std::size_t local = 0; local < seen_.size(); ++local) {
       // Of a call with a root, ranks may be through that the waiting rank will never be through.
-      const std::uint64_t stamp = seen.progress.stamp_of(wait.sequence);
+      const std::uint64_t stamp = stamp_of_(local, wait.sequence);
       if (stamp != 0 && stamp != wait.stamp) {
-        return different_calls(wait.rank, seen.progress.rank, wait.sequence);
+        return different_calls(wait.rank, seen_[local].rank, wait.sequence);
       }
     }
   }

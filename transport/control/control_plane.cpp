@@ -70,7 +70,9 @@ ControlPlaneState::ControlPlaneState(ControlListener listener, const ControlOpti
       listener_(std::move(listener)),
       kick_fd_(base::check_minus_one(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                                      "creating the eventfd of the control plane")),
-      calls_(options.compare_after_ms * kMs),
+      calls_(
+          options.compare_after_ms * kMs,
+          [&local](std::size_t index, std::uint64_t call) { return local.stamp_of(index, call); }),
       late_(options.size),
       progress_(local_pids.size()) {
   watch_processes(local_pids);

@@ -1,7 +1,7 @@
 // How the control plane sees its own node. Whoever owns the node segment implements it.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,17 +24,6 @@ struct LocalProgress {
   std::uint64_t sequence = 0;  // the call it is in, or was in last; 0: none, or just changing
   std::uint64_t stamp = 0;     // of that call
   std::uint64_t last = 0;      // the call it is in or was in last; 0: none, or just changing
-  // Stamps of the last calls up to that one, by call modulo their count.
-  std::array<std::uint64_t, 128> recent{};
-
-  void remember(std::uint64_t call, std::uint64_t call_stamp) {
-    recent[call % recent.size()] = call_stamp;
-  }
-  /// The stamp of a call that the rank is in or was in not long ago; 0 where that is not known.
-  std::uint64_t stamp_of(std::uint64_t call) const {
-    const bool is_kept = call != 0 && call <= last && last - call < recent.size() - 1;
-    return is_kept ? recent[call % recent.size()] : 0;
-  }
 };
 
 /// All functions are called from the helper thread and must not block.
@@ -50,6 +39,9 @@ class LocalNode {
   /// Fills in one entry per local rank, in the order of the processes that the control plane was
   /// given. `progress` has that size already.
   virtual void read_progress(std::vector<LocalProgress>& progress) = 0;
+  /// The stamp of a call that local rank `local` is in or was in not long ago; 0 where that is not
+  /// known, or just changing.
+  virtual std::uint64_t stamp_of(std::size_t local, std::uint64_t call) = 0;
 };
 
 }  // namespace allrail::transport

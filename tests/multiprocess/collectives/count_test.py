@@ -202,8 +202,8 @@ def test_kept_after_start():
     few, least_of_few, most_of_few = kept_at_rest(12, 2)
     many, least_of_many, most_of_many = kept_at_rest(7, 7)
     the_map = 4 * (many - few)
-    # The least is that of a rank without links. A leader's differs by some kilobytes from run to
-    # run, with what its links are doing when it is counted; a table of ranks is larger than that.
+    # The least is that of a rank without links. A leader's differs with what its links are doing
+    # when it is counted; a table of ranks is larger than that.
     limit = least_of_few + the_map + 1000
     expect(least_of_many <= limit, "%d bytes, at most %d are allowed" % (least_of_many, limit))
     limit = most_of_few + the_map + 8000

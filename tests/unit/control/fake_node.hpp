@@ -38,8 +38,10 @@ class SegmentNode : public LocalNode {
       progress[index].sequence = call.sequence;
       progress[index].stamp = call.stamp;
       progress[index].last = call.sequence;
-      progress[index].remember(call.sequence, call.stamp);
     }
+  }
+  std::uint64_t stamp_of(std::size_t local, std::uint64_t call) override {
+    return shm::recent_stamp(segment_.line(static_cast<int>(local)), call);
   }
 
  private:
