@@ -15,14 +15,25 @@ import sys
 
 from cpp_text import code_only, function_lengths
 
-# The layer table of docs/architecture.md: what a folder may include beside itself.
+# The layer table of docs/architecture.md: what a folder may include beside itself. A folder covers
+# those in it, `folder/*` only its own files.
 ABOVE_COLL = ["include/allrail", "lib/base", "lib/topology", "transport", "shm"]
+BELOW_RAILS = ["include/allrail", "lib/base", "lib/topology", "transport/*"]
 COLLECTIVES = ["allgather", "gather", "scatter", "broadcast", "alltoall", "barrier"]
 LAYERS = {
     "include/allrail": [],
     "lib/base": ["include/allrail"],
     "lib/topology": ["include/allrail", "lib/base"],
     "transport": ["include/allrail", "lib/base", "lib/topology"],
+    "transport/tcp": BELOW_RAILS,
+    "transport/verbs": [
+        *BELOW_RAILS,
+        "transport/tcp/acceptor.hpp",
+        "transport/tcp/handshake.hpp",
+        "transport/tcp/socket.hpp",
+    ],
+    "transport/fake": BELOW_RAILS,
+    "transport/control": [*BELOW_RAILS, "transport/tcp"],
     "shm": ["include/allrail", "lib/base", "lib/topology"],
     "coll/schedule": [],
     **{f"coll/{name}": ["coll/schedule"] for name in COLLECTIVES},
@@ -36,6 +47,7 @@ LAYERS = {
         "lib/simulation.hpp",
         "perf",
     ],
+    "examples": ["include/allrail"],
     "tests": [""],
 }
 # Folders whose only outside word is the standard library.
@@ -89,7 +101,9 @@ def may_include(layer: str, target: str) -> bool:
     if layer_of(target) == layer:
         return True
     return any(
-        target == entry or target.startswith(f"{entry}/".lstrip("/"))
+        target == entry
+        or target.startswith(f"{entry}/".lstrip("/"))
+        or entry == f"{layer_of(target)}/*"
         for entry in allowed
         if entry != layer or layer in LAYERS[layer]
     )
