@@ -198,8 +198,9 @@ inline void Engine::end_oldest() {
 /// was told.
 bool Engine::tell_peers_behind(const CallPlan& plan) {
   const SlotGeometry& geometry = slots_.geometry();
-  const DoneCounts::Behind& behind =
-      plan.slot_bytes() <= geometry.most_in_one_slot()     ? DoneCounts::kBehindInSmallestRing
+  const DoneCounts::Behind behind =
+      plan.slot_bytes() <= geometry.most_in_one_slot()
+          ? DoneCounts::behind_in_smallest_ring(sequence_ - slots_.next_small_needs())
       : plan.slot_bytes() <= geometry.most_in_small_ring() ? DoneCounts::kBehindInSmallRing
                                                            : DoneCounts::kBehindInLargeRing;
   bool told = false;

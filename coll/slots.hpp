@@ -46,6 +46,10 @@ class SlotRing {
   /// The slot of the next call. `bytes` are what it needs on the largest node: at most a large
   /// slot.
   SlotUse take(std::uint64_t bytes, std::uint64_t call);
+  /// What `previous_call` will be of the next call if it needs one small slot.
+  std::uint64_t next_small_needs() const {
+    return last_call_[static_cast<std::size_t>(next_small_)];
+  }
   const SlotGeometry& geometry() const { return geometry_; }
 
  private:
