@@ -29,12 +29,12 @@ struct Part {
 /// regions at the same place of its slot memory.
 struct Contents {
   Level level = Level::Smp;
-  std::vector<int> order;                    // the participant at every place
-  std::vector<std::uint64_t> region_bytes;   // by region, without header
-  std::vector<int> held;                     // regions that my participant has at the start
-  std::vector<Part> given;                   // into those, by all ranks of my participant
-  std::vector<Part> taken;                   // by me, in any order
-  bool keeps = false;                        // one block goes from my send to my receive buffer
+  std::vector<int> order;                   // the participant at every place
+  std::vector<std::uint64_t> region_bytes;  // by region, without header
+  std::vector<int> held;                    // regions that my participant has at the start
+  std::vector<Part> given;                  // into those, by all ranks of my participant, by region
+  std::vector<Part> taken;                  // by me, in any order
+  bool keeps = false;                       // one block goes from my send to my receive buffer
   std::uint64_t kept_from = 0, kept_to = 0;  // and where it lies there
   std::uint64_t kept_bytes = 0;
 };

@@ -37,12 +37,16 @@ class ContentsLowering {
       }
     }
     arrivals_ = arrival;
+    to_give_.resize(contents.region_bytes.size());
+    if (alone()) {
+      for (const int held : contents.held) to_give_[static_cast<std::size_t>(held)] = true;
+    }
     taken_ = contents.taken;
     std::ranges::stable_sort(taken_, {}, [this](const Part& part) { return place_in_time(part); });
   }
 
   Schedule run() {
-    give();
+    if (!alone()) give();
     if (talks_) {
       talk();
     } else {
@@ -92,10 +96,25 @@ class ContentsLowering {
     for (const Part& part : contents_.given) {
       if (part.rank != rank_) continue;
       gave = true;
-      steps_.copy(Memory::Send, part.user_offset, Memory::Slot,
-                  region(talker_, part.region) + kHeaderBytes + part.region_offset, part.bytes);
+      give(part);
     }
-    if (gave && !alone()) steps_.publish(1);
+    if (gave) steps_.publish(1);
+  }
+
+  void give(const Part& part) {
+    steps_.copy(Memory::Send, part.user_offset, Memory::Slot,
+                region(talker_, part.region) + kHeaderBytes + part.region_offset, part.bytes);
+  }
+
+  /// A rank that is alone copies what it gives put by put, so that each leaves before the next one
+  /// is copied.
+  void give_region(std::size_t number) {
+    if (!to_give_[number]) return;
+    to_give_[number] = false;
+    const auto parts =
+        std::ranges::equal_range(contents_.given, static_cast<int>(number), {}, &Part::region);
+    for (const Part& part : parts) give(part);
+    steps_.stamp(region(rank_, static_cast<int>(number)));
   }
 
   void keep() {
@@ -108,7 +127,7 @@ class ContentsLowering {
   void talk() {
     const bool puts = std::ranges::any_of(exchange_.rounds,
                                           [](const Round& round) { return !round.puts.empty(); });
-    if (puts) {
+    if (puts && !alone()) {
       for (const Part& part : contents_.given) await_giver(part);
       for (const int held : contents_.held) steps_.stamp(region(rank_, held));
     }
@@ -119,7 +138,10 @@ class ContentsLowering {
       const Round& round = exchange_.rounds[static_cast<std::size_t>(r)];
       steps_.enter_round(r);
       for (std::size_t port = 0; port < round.puts.size(); ++port) put(port, round.puts[port]);
-      // While these puts fly, what is already here goes to its place.
+      // While these puts fly, what is already here goes to its place, but not before other puts
+      // that need not wait either.
+      const bool is_last_round = r + 1 == static_cast<int>(exchange_.rounds.size());
+      if (round.awaits.empty() && !is_last_round) continue;
       if (!kept) keep();
       kept = true;
       take(arrived + 1);
@@ -127,12 +149,15 @@ class ContentsLowering {
         await(port, round.awaits[port]);
         ++arrived;
         if (!alone()) steps_.publish(++stage);
+        // Nothing follows that it would hold up, and the next one may still be on its way.
+        if (alone() && is_last_round) take(arrived + 1);
       }
     }
     if (!kept) keep();
   }
 
   void put(std::size_t port, const Transfer& transfer) {
+    for (int i = 0; alone() && i < transfer.count; ++i) give_region(region_of(transfer, i));
     const int peer = talking_rank(transfer.peer);
     for (const Transfer& piece : pieces(transfer)) {
       steps_.put(port, peer, Memory::Slot, region(rank_, piece.first), Memory::Slot,
@@ -197,8 +222,9 @@ class ContentsLowering {
   std::size_t arrivals_ = 0;
   std::vector<Part> taken_;  // in the order of their arrival
   std::size_t next_taken_ = 0;
-  std::size_t seen_ = 0;      // of the transfers, by the flag of the rank that talks
-  std::vector<int> awaited_;  // ranks that have given
+  std::size_t seen_ = 0;       // of the transfers, by the flag of the rank that talks
+  std::vector<int> awaited_;   // ranks that have given
+  std::vector<bool> to_give_;  // by region: held by a rank that is alone, and not given yet
   Schedule schedule_;
   StepList steps_;
 };

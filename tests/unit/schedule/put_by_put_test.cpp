@@ -1,0 +1,76 @@
+// In which order a rank that is alone on its node copies and puts: what it gives leaves before the
+// next block is copied, and what has arrived is copied out before the next one is awaited.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "coll/alltoall/alltoall.hpp"
+#include "coll/broadcast/broadcast.hpp"
+#include "coll/gather/gather.hpp"
+#include "coll/scatter/scatter.hpp"
+
+namespace allrail::schedule {
+namespace {
+
+constexpr std::uint64_t kBytes = 1000;
+
+/// A letter per step: in (to the slot), out (of it), keep, put, await; flags and headers have none.
+std::string order_of(const Schedule& schedule) {
+  std::string letters;
+  for (const Step& step : schedule.steps) {
+    if (step.kind == StepKind::Put) letters += 'p';
+    if (step.kind == StepKind::Await) letters += 'a';
+    if (step.kind != StepKind::Copy) continue;
+    letters += step.to == Memory::Slot ? 'i' : step.from == Memory::Slot ? 'o' : 'k';
+  }
+  return letters;
+}
+
+std::string alltoall(std::vector<int> nodes, const char* algorithm, int ports) {
+  PairShape shape;
+  shape.map = NodeMap(std::move(nodes));
+  shape.ports = ports;
+  shape.uniform_bytes = kBytes;
+  for (int rank = 0; rank < shape.map.ranks(); ++rank) {
+    shape.send_offsets.push_back(kBytes * static_cast<std::uint64_t>(rank));
+  }
+  shape.receive_offsets = shape.send_offsets;
+  return order_of(
+      coll::alltoall::make_schedule(*coll::alltoall::find_algorithm(algorithm), shape, 0));
+}
+
+Shape four_nodes(int ports) { return uniform_shape(NodeMap({0, 1, 2, 3}), kBytes, ports, 1); }
+
+TEST(PutByPut, Alltoall) {
+  EXPECT_EQ(alltoall({0, 1, 2, 3}, "smp-direct", 3), "ipipipkaoaoao");
+  // A round that others follow copies out while their puts fly.
+  EXPECT_EQ(alltoall({0, 1, 2, 3}, "smp-direct", 1), "ipkaipoaipoao");
+  // Others of the node copy out as well, and wait for the flag behind each of the awaits.
+  EXPECT_EQ(alltoall({0, 0, 1, 1, 2, 2}, "smp-direct", 2), "iiiiippkoaaoo");
+}
+
+TEST(PutByPut, RootOfAScatter) {
+  const auto& direct = *coll::scatter::find_algorithm("smp-direct");
+  EXPECT_EQ(order_of(coll::scatter::make_schedule(direct, four_nodes(1), 0, 0)), "ipipipk");
+  EXPECT_EQ(order_of(coll::scatter::make_schedule(direct, four_nodes(3), 0, 0)), "ipipipk");
+}
+
+TEST(PutByPut, RootOfAGather) {
+  const auto& direct = *coll::gather::find_algorithm("smp-direct");
+  EXPECT_EQ(order_of(coll::gather::make_schedule(direct, four_nodes(3), 0, 0)), "kaoaoao");
+  const auto& binomial = *coll::gather::find_algorithm("smp-binomial");
+  EXPECT_EQ(order_of(coll::gather::make_schedule(binomial, four_nodes(1), 0, 0)), "kaoaoo");
+}
+
+TEST(PutByPut, RootOfABroadcast) {
+  Shape shape = four_nodes(1);
+  shape.segment_bytes = kBytes / 2;
+  const auto& chain = *coll::broadcast::find_algorithm("smp-chain");
+  EXPECT_EQ(order_of(coll::broadcast::make_schedule(chain, shape, 0, 0)), "ipip");
+  // A piece goes in once, whoever it is put to.
+  const auto& binomial = *coll::broadcast::find_algorithm("smp-binomial");
+  EXPECT_EQ(order_of(coll::broadcast::make_schedule(binomial, shape, 0, 0)), "ipp");
+}
+
+}  // namespace
+}  // namespace allrail::schedule
