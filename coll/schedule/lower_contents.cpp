@@ -111,10 +111,10 @@ class ContentsLowering {
   void give_region(std::size_t number) {
     if (!to_give_[number]) return;
     to_give_[number] = false;
-    const auto parts =
-        std::ranges::equal_range(contents_.given, static_cast<int>(number), {}, &Part::region);
-    for (const Part& part : parts) give(part);
-    steps_.stamp(region(rank_, static_cast<int>(number)));
+    const auto region_number = static_cast<int>(number);
+    auto part = std::ranges::lower_bound(contents_.given, region_number, {}, &Part::region);
+    for (; part != contents_.given.end() && part->region == region_number; ++part) give(*part);
+    steps_.stamp(region(rank_, region_number));
   }
 
   void keep() {
