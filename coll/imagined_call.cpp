@@ -51,6 +51,7 @@ schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape
   pairs.uniform_bytes = call.bytes;
   pairs.send_offsets = pairs.receive_offsets = shape.receive_offsets;
   pairs.without_places = true;
+  pairs.stands_for_several = shape.stands_for_several;
   const auto& algorithm = known(alltoall::find_algorithm(call.algorithm), call);
   if (!is_straight) return alltoall::make_schedule(algorithm, pairs, rank);
   return with_ready_tokens(alltoall::make_zero_copy_schedule(algorithm, pairs, rank), pairs.map,

@@ -36,8 +36,11 @@ class ImaginedSchedules {
   schedule::Schedule of(int rank) const;
   /// Whether nodes are its participants, so that its node phase has a closed form.
   bool is_over_nodes() const { return is_over_nodes_; }
-  /// Never straight: of a call in which one rank stands for several.
-  void stay_in_slots() { is_straight_ = false; }
+  /// One rank stands for several: never straight, and in the order of a node with several.
+  void stand_for_several() {
+    is_straight_ = false;
+    shape_.stands_for_several = true;
+  }
 
  private:
   ImaginedCall call_;

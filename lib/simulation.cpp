@@ -172,7 +172,7 @@ class Simulator {
     const coll::LeadersOnly reduced = coll::leaders_only(call, call_.ranks_per_node);
     coll::ImaginedSchedules schedules(reduced.call, even_map(call_.nodes, reduced.ranks_per_node),
                                       leaves(call_.nodes));
-    schedules.stay_in_slots();
+    schedules.stand_for_several();
     note(schedules, reduced.phase, result);
     result.evaluation += ", node phase in closed form";
   }

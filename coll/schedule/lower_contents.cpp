@@ -38,7 +38,7 @@ class ContentsLowering {
     }
     arrivals_ = arrival;
     to_give_.resize(contents.region_bytes.size());
-    if (alone()) {
+    if (goes_put_by_put()) {
       for (const int held : contents.held) to_give_[static_cast<std::size_t>(held)] = true;
     }
     taken_ = contents.taken;
@@ -46,7 +46,7 @@ class ContentsLowering {
   }
 
   Schedule run() {
-    if (!alone()) give();
+    if (!goes_put_by_put()) give();
     if (talks_) {
       talk();
     } else {
@@ -67,6 +67,9 @@ class ContentsLowering {
   static constexpr std::size_t kNever = SIZE_MAX;
 
   bool alone() const { return members_.size() == 1; }
+  /// Nobody else reads what I give or waits for what arrives: every put can leave before the next
+  /// one is copied.
+  bool goes_put_by_put() const { return alone() && !shape_.stands_for_several; }
   std::size_t region_of(const Transfer& transfer, int i) const {
     return static_cast<std::size_t>(transfer.first + i) % contents_.region_bytes.size();
   }
@@ -98,7 +101,7 @@ class ContentsLowering {
       gave = true;
       give(part);
     }
-    if (gave) steps_.publish(1);
+    if (gave && !alone()) steps_.publish(1);
   }
 
   void give(const Part& part) {
@@ -106,8 +109,7 @@ class ContentsLowering {
                 region(talker_, part.region) + kHeaderBytes + part.region_offset, part.bytes);
   }
 
-  /// A rank that is alone copies what it gives put by put, so that each leaves before the next one
-  /// is copied.
+  /// What I hold of a region, where that is not there yet.
   void give_region(std::size_t number) {
     if (!to_give_[number]) return;
     to_give_[number] = false;
@@ -127,7 +129,7 @@ class ContentsLowering {
   void talk() {
     const bool puts = std::ranges::any_of(exchange_.rounds,
                                           [](const Round& round) { return !round.puts.empty(); });
-    if (puts && !alone()) {
+    if (puts && !goes_put_by_put()) {
       for (const Part& part : contents_.given) await_giver(part);
       for (const int held : contents_.held) steps_.stamp(region(rank_, held));
     }
@@ -150,14 +152,15 @@ class ContentsLowering {
         ++arrived;
         if (!alone()) steps_.publish(++stage);
         // Nothing follows that it would hold up, and the next one may still be on its way.
-        if (alone() && is_last_round) take(arrived + 1);
+        if (goes_put_by_put() && is_last_round) take(arrived + 1);
       }
     }
     if (!kept) keep();
   }
 
   void put(std::size_t port, const Transfer& transfer) {
-    for (int i = 0; alone() && i < transfer.count; ++i) give_region(region_of(transfer, i));
+    for (int i = 0; goes_put_by_put() && i < transfer.count; ++i)
+      give_region(region_of(transfer, i));
     const int peer = talking_rank(transfer.peer);
     for (const Transfer& piece : pieces(transfer)) {
       steps_.put(port, peer, Memory::Slot, region(rank_, piece.first), Memory::Slot,
@@ -224,7 +227,7 @@ class ContentsLowering {
   std::size_t next_taken_ = 0;
   std::size_t seen_ = 0;       // of the transfers, by the flag of the rank that talks
   std::vector<int> awaited_;   // ranks that have given
-  std::vector<bool> to_give_;  // by region: held by a rank that is alone, and not given yet
+  std::vector<bool> to_give_;  // by region: held, and given with its first put
   Schedule schedule_;
   StepList steps_;
 };

@@ -72,8 +72,11 @@ class PairsLowering {
 
  private:
   bool alone() const { return members_.size() == 1; }
-  /// Then nobody else reads what I give, and every put can leave before the next one is copied.
-  bool gives_put_by_put() const { return alone() && lanes_.size() == 1; }
+  /// Nobody else reads what I give or waits for what arrives: every put can leave before the next
+  /// one is copied.
+  bool goes_put_by_put() const {
+    return alone() && lanes_.size() == 1 && !shape_.stands_for_several;
+  }
   int leader(int participant, int lane) const {
     return level_ == Level::Smp ? shape_.leader(participant, lane)
                                 : shape_.map.local_rank_of[participant];
@@ -100,7 +103,7 @@ class PairsLowering {
 
   /// My bytes go into the regions that they leave with.
   void give() {
-    if (gives_put_by_put()) return;
+    if (goes_put_by_put()) return;
     const int number = lane_of_mine();
     const PairLane& lane = lanes_[static_cast<std::size_t>(number)];
     std::size_t sent = 0;
@@ -178,7 +181,8 @@ class PairsLowering {
         if (!alone()) steps_.publish(lane.first_stage + static_cast<std::uint32_t>(arrived));
         // Nothing follows that it would hold up, and the next one may still be on its way.
         const bool is_last_round = r + 1 == exchange_.rounds.size();
-        if (alone() && is_last_round) take_arrived(static_cast<std::size_t>(number), arrived);
+        if (goes_put_by_put() && is_last_round)
+          take_arrived(static_cast<std::size_t>(number), arrived);
       }
     }
   }
@@ -192,7 +196,7 @@ class PairsLowering {
       const std::uint64_t bytes = blocks_.bytes(block, lane);
       if (block.from != me_) {
         steps_.copy(Memory::Slot, here_.at({block.from, block.to}), Memory::Slot, place, bytes);
-      } else if (gives_put_by_put()) {
+      } else if (goes_put_by_put()) {
         give_block(block, lane, place);
       }
       place += bytes;

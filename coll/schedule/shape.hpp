@@ -58,6 +58,9 @@ struct Groups {
   // Null: the ranks of a node are cut into contiguous groups whose sizes differ by at most one, and
   // the first rank of a group leads it.
   std::shared_ptr<const Grouping> grouping{};
+  // For the cost model: every rank stands for several of a node, and gives before it puts as they
+  // do, though it is alone.
+  bool stands_for_several = false;
 
   int ranks() const { return map.ranks(); }
   /// Leaders per node, the same on all nodes: never more than the largest node has ranks.

@@ -188,7 +188,7 @@ TEST(Simulate, TheNodePhaseInClosedFormIsThatOfItsSteps) {
       const coll::LeadersOnly reduced = coll::leaders_only(call, 8);
       const ImaginedSchedules steps(call, blocks(6, 8));
       ImaginedSchedules closed(reduced.call, blocks(6, reduced.ranks_per_node));
-      closed.stay_in_slots();
+      closed.stand_for_several();
       const auto time = [](const ImaginedSchedules& schedules, const Model& model,
                            const NodePhase& phase) {
         return simulate(
