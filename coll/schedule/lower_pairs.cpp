@@ -73,9 +73,11 @@ class PairsLowering {
  private:
   bool alone() const { return members_.size() == 1; }
   /// Nobody else reads what I give or waits for what arrives: every put can leave before the next
-  /// one is copied.
+  /// one is copied. In one round only: where the buffers are the same, what arrives in a round
+  /// would overwrite what is to be given in the next.
   bool goes_put_by_put() const {
-    return alone() && lanes_.size() == 1 && !shape_.stands_for_several;
+    return alone() && lanes_.size() == 1 && exchange_.rounds.size() == 1 &&
+           !shape_.stands_for_several;
   }
   int leader(int participant, int lane) const {
     return level_ == Level::Smp ? shape_.leader(participant, lane)
@@ -180,9 +182,7 @@ class PairsLowering {
         await(port, round.awaits[port], number, lane.layout.awaited[arrived++]);
         if (!alone()) steps_.publish(lane.first_stage + static_cast<std::uint32_t>(arrived));
         // Nothing follows that it would hold up, and the next one may still be on its way.
-        const bool is_last_round = r + 1 == exchange_.rounds.size();
-        if (goes_put_by_put() && is_last_round)
-          take_arrived(static_cast<std::size_t>(number), arrived);
+        if (goes_put_by_put()) take_arrived(static_cast<std::size_t>(number), arrived);
       }
     }
   }

@@ -43,8 +43,8 @@ Shape four_nodes(int ports) { return uniform_shape(NodeMap({0, 1, 2, 3}), kBytes
 
 TEST(PutByPut, Alltoall) {
   EXPECT_EQ(alltoall({0, 1, 2, 3}, "smp-direct", 3), "ipipipkaoaoao");
-  // A round that others follow copies out while their puts fly.
-  EXPECT_EQ(alltoall({0, 1, 2, 3}, "smp-direct", 1), "ipkaipoaipoao");
+  // In place, what arrives in a round would overwrite what the next one gives.
+  EXPECT_EQ(alltoall({0, 1, 2, 3}, "smp-direct", 1), "iiipkapoapoao");
   // Others of the node copy out as well, and wait for the flag behind each of the awaits.
   EXPECT_EQ(alltoall({0, 0, 1, 1, 2, 2}, "smp-direct", 2), "iiiiippkoaaoo");
 }
