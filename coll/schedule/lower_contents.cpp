@@ -159,8 +159,7 @@ class ContentsLowering {
   }
 
   void put(std::size_t port, const Transfer& transfer) {
-    for (int i = 0; goes_put_by_put() && i < transfer.count; ++i)
-      give_region(region_of(transfer, i));
+    for (int i = 0; i < transfer.count; ++i) give_region(region_of(transfer, i));
     const int peer = talking_rank(transfer.peer);
     for (const Transfer& piece : pieces(transfer)) {
       steps_.put(port, peer, Memory::Slot, region(rank_, piece.first), Memory::Slot,
