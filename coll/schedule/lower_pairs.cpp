@@ -76,8 +76,7 @@ class PairsLowering {
   /// one is copied. In one round only: where the buffers are the same, what arrives in a round
   /// would overwrite what is to be given in the next.
   bool goes_put_by_put() const {
-    return alone() && lanes_.size() == 1 && exchange_.rounds.size() == 1 &&
-           !shape_.stands_for_several;
+    return shape_.alone_on_node(rank_) && lanes_.size() == 1 && exchange_.rounds.size() == 1;
   }
   int leader(int participant, int lane) const {
     return level_ == Level::Smp ? shape_.leader(participant, lane)

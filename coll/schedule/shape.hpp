@@ -63,6 +63,10 @@ struct Groups {
   bool stands_for_several = false;
 
   int ranks() const { return map.ranks(); }
+  /// Whether no other rank is on the node of `rank`, or is stood for by it.
+  bool alone_on_node(int rank) const {
+    return map.node_size(map.node_of[static_cast<std::size_t>(rank)]) == 1 && !stands_for_several;
+  }
   /// Leaders per node, the same on all nodes: never more than the largest node has ranks.
   int lanes() const;
   /// The local rank that leads `lane` on `node`.

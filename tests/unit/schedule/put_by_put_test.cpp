@@ -49,6 +49,13 @@ TEST(PutByPut, Alltoall) {
   EXPECT_EQ(alltoall({0, 0, 1, 1, 2, 2}, "smp-direct", 2), "iiiiippkoaaoo");
 }
 
+TEST(PutByPut, NotOverRanksThatShareANode) {
+  EXPECT_EQ(alltoall({0, 0, 1}, "direct", 2), "iippkaaoo");
+  const Shape shared = uniform_shape(NodeMap({0, 0, 1}), kBytes, 2, 1);
+  const auto& direct = *coll::scatter::find_algorithm("direct");
+  EXPECT_EQ(order_of(coll::scatter::make_schedule(direct, shared, 0, 0)), "iippk");
+}
+
 TEST(PutByPut, RootOfAScatter) {
   const auto& direct = *coll::scatter::find_algorithm("smp-direct");
   EXPECT_EQ(order_of(coll::scatter::make_schedule(direct, four_nodes(1), 0, 0)), "ipipipk");
