@@ -223,6 +223,12 @@ void start_pmix_library(const std::string& job, int ranks, const std::string& di
   the_abort_hook = std::move(abort_hook);
   // The library looks at TMPDIR in places where it does not look at its attributes.
   setenv("TMPDIR", directory.c_str(), 1);
+  // Its store in shared files fills them with zeros and makes every rank map them, for what is a
+  // few kilobytes on one host. What the user says goes before.
+  setenv("PMIX_MCA_gds", "hash", 0);
+  // This process looks for processors: the drivers of displays take longer to load than it does.
+  setenv("HWLOC_PLUGINS_BLACKLIST",
+         "hwloc_gl.so,hwloc_levelzero.so,hwloc_opencl.so,hwloc_xml_libxml.so", 0);
   start_server(job, directory);
   Attributes job_values(16 + static_cast<std::size_t>(ranks));
   add_job_values(job_values, job, ranks, directory);
