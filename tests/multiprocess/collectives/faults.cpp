@@ -90,12 +90,14 @@ bool is_over(allrail::Communicator& communicator, bool over) {
 }
 
 /// Allgathers of each size in turn, until rank 0 says in its block that it is time to end: after so
-/// many seconds or calls, or when there is a file of the name that `until` gives.
+/// many seconds, if `least` calls have been made by then, or calls, or when there is a file of the
+/// name that `until` gives.
 std::uint64_t loop_until_told(allrail::Communicator& communicator, const Arguments& arguments) {
   constexpr std::size_t kFlagBytes = 8;
   const auto sizes = arguments.numbers("bytes", "1024");
   const auto late = arguments.number("sleep_rank", -1);
   const auto last_call = static_cast<std::uint64_t>(arguments.number("calls", 0));
+  const auto least = static_cast<std::uint64_t>(arguments.number("least", 0));
   const std::string until = arguments.text("until", "");
   const auto options = options_of(arguments);
   std::vector<unsigned char> ordinary_send, ordinary;
@@ -125,7 +127,7 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
                                                ? std::span(buffer).first(whole_bytes)
                                                : std::span(ordinary);
     if (call == 20 && late == communicator.rank()) sleep_seconds(arguments.seconds("sleep", 0));
-    const bool over = now_seconds() > end || call == last_call ||
+    const bool over = (now_seconds() > end && call >= least) || call == last_call ||
                       (!until.empty() && ::access(until.c_str(), F_OK) == 0);
     send[0] = over ? 1 : 0;
     fill_pattern(send.subspan(kFlagBytes), communicator.rank(), call);
