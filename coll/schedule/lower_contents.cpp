@@ -67,8 +67,8 @@ class ContentsLowering {
   static constexpr std::size_t kNever = SIZE_MAX;
 
   bool alone() const { return members_.size() == 1; }
-  /// Nobody else reads what I give or waits for what arrives: every put can leave before the next
-  /// one is copied.
+  /// Nobody else reads what I give, waits for what arrives or shares my rails: every put can leave
+  /// before the next one is copied.
   bool goes_put_by_put() const { return shape_.alone_on_node(rank_); }
   std::size_t region_of(const Transfer& transfer, int i) const {
     return static_cast<std::size_t>(transfer.first + i) % contents_.region_bytes.size();

@@ -72,9 +72,9 @@ class PairsLowering {
 
  private:
   bool alone() const { return members_.size() == 1; }
-  /// Nobody else reads what I give or waits for what arrives: every put can leave before the next
-  /// one is copied. In one round only: where the buffers are the same, what arrives in a round
-  /// would overwrite what is to be given in the next.
+  /// Nobody else reads what I give, waits for what arrives or shares my rails: every put can leave
+  /// before the next one is copied. In one round only: where the buffers are the same, what arrives
+  /// in a round would overwrite what is to be given in the next.
   bool goes_put_by_put() const {
     return shape_.alone_on_node(rank_) && lanes_.size() == 1 && exchange_.rounds.size() == 1;
   }

@@ -192,12 +192,13 @@ bool live_through(Ways ways) {
   return made;
 }
 
-/// Which of so many calls of a function are made to fail: all of them, but over the connection
-/// manager, where verbs_rail_sweep_test.cpp takes all and with more errors.
+/// Which of so many calls of a function are made to fail: all of them over direct links. Over the
+/// connection manager a few, since verbs_rail_sweep_test.cpp takes all, with more errors.
 std::set<int> calls_to_fail(Ways ways, int count) {
   std::set<int> numbers = {1, 2, 3, count / 2 + 1, std::max(count - 3, 1)};
-  if (ways == Ways::Direct)
+  if (ways == Ways::Direct) {
     for (int n = 1; n <= count; ++n) numbers.insert(n);
+  }
   numbers.erase(numbers.upper_bound(count), numbers.end());
   return numbers;
 }
@@ -211,6 +212,7 @@ TEST_P(VerbsRailFailures, EveryCallMayFail) {
   for (int n = 1; n <= fake_verbs::calls(); ++n) ++calls[fake_verbs::name_of_call(n)];
   ASSERT_GT(calls.size(), 15U);
   int made = 0;
+  int tried = 0;
   int failed = 0;
   for (const auto& [function, count] : calls) {
     for (const int n : calls_to_fail(GetParam(), count)) {
@@ -219,12 +221,14 @@ TEST_P(VerbsRailFailures, EveryCallMayFail) {
       fake_verbs::reset(static_cast<std::uint64_t>(n));
       fake_verbs::fail_call_of(function, n, error);
       if (live_through(GetParam())) ++made;
+      ++tried;
       failed += static_cast<int>(fake_verbs::failed_calls().size());
     }
   }
   EXPECT_GT(made, 20);
   // A life need not make its last calls again: over sockets it takes its own time.
   EXPECT_GT(failed, static_cast<int>(3 * calls.size() / 2)) << calls.size() << " functions";
+  EXPECT_GT(failed, tried * 9 / 10);
 }
 
 TEST_P(VerbsRailFailures, EveryCompletionMayFail) {

@@ -90,8 +90,8 @@ bool is_over(allrail::Communicator& communicator, bool over) {
 }
 
 /// Allgathers of each size in turn, until rank 0 says in its block that it is time to end: after so
-/// many seconds, if `least` calls have been made by then, or calls, or when there is a file of the
-/// name that `until` gives.
+/// many `seconds`, but not before `least` calls; after so many `calls`; or when there is a file of
+/// the name that `until` gives.
 std::uint64_t loop_until_told(allrail::Communicator& communicator, const Arguments& arguments) {
   constexpr std::size_t kFlagBytes = 8;
   const auto sizes = arguments.numbers("bytes", "1024");

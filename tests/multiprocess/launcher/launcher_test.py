@@ -42,6 +42,7 @@ from server_cases import (  # noqa: F401, looked up by name
     test_server_killed_at_the_end,
     test_server_killed_in_start,
     test_server_killed_with_a_rank,
+    test_server_settings,
 )
 
 
