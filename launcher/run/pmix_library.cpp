@@ -226,9 +226,6 @@ void start_pmix_library(const std::string& job, int ranks, const std::string& di
   // Its store in shared files fills them with zeros and makes every rank map them, for what is a
   // few kilobytes on one host. What the user says goes before.
   setenv("PMIX_MCA_gds", "hash", 0);
-  // This process looks for processors: the drivers of displays take longer to load than it does.
-  setenv("HWLOC_PLUGINS_BLACKLIST",
-         "hwloc_gl.so,hwloc_levelzero.so,hwloc_opencl.so,hwloc_xml_libxml.so", 0);
   start_server(job, directory);
   Attributes job_values(16 + static_cast<std::size_t>(ranks));
   add_job_values(job_values, job, ranks, directory);

@@ -9,7 +9,6 @@ import time
 from harness import (
     PROBE,
     RUN,
-    Skip,
     environment,
     expect,
     finish,
@@ -23,28 +22,12 @@ from harness import (
 
 
 def test_server_settings():
-    """The server does without shared files and displays, unless the user says what it takes."""
-
-    def job(program, **settings):
-        env = {k: v for k, v in environment().items() if k != "HWLOC_PLUGINS_BLACKLIST"}
-        result = run([RUN, "-n", "1", program], env={**env, **settings})
-        expect(result.code == 0, program, result)
-        return result
-
-    result = job("env")
+    """The server keeps the job's data in its memory, unless the user says otherwise."""
+    result = run([RUN, "-n", "1", "env"])
     expect("PMIX_GDS_MODULE=hash\n" in result.out, "a store without files", result)
-    expect("HWLOC_PLUGINS_BLACKLIST" not in result.out, "none of the rank's business", result)
-    result = job("env", PMIX_MCA_gds="^nothing")
+    result = run([RUN, "-n", "1", "env"], env=environment(PMIX_MCA_gds="^nothing"))
     expect("PMIX_GDS_MODULE=" in result.out, "every store that there is", result)
     expect("PMIX_GDS_MODULE=hash\n" not in result.out, "the user's setting goes before", result)
-    loud = {"HWLOC_PLUGINS_VERBOSE": "1"}
-    result = job("true", **loud)
-    if "`hwloc_opencl'" not in result.err:
-        raise Skip("this hwloc has no plugin for OpenCL")
-    unused = "Plugin `hwloc_opencl' is blacklisted"
-    expect(unused in result.err, "no displays", result)
-    result = job("true", **loud, HWLOC_PLUGINS_BLACKLIST="hwloc_pci.so")
-    expect(unused not in result.err, "the user's list goes before", result)
 
 
 def test_server_killed():
