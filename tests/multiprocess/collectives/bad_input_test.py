@@ -4,6 +4,7 @@ import os
 import sys
 
 from support import (
+    DEFAULT_MEMORY,
     LONG,
     PROBE,
     RUN,
@@ -285,6 +286,7 @@ def test_shared_memory_small():
             "algorithms=auto,ring,smp-bruck",
             "sizes=8,5000,1000001",
             prefix=prefix,
+            env=DEFAULT_MEMORY,
         )
         expect(result.code == 0 and "grid done" in result.out, "smaller slots: %s" % nodes, result)
 

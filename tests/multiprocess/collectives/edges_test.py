@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-from support import RUN, TWO_RAILS, environment, expect, job, main
+from support import DEFAULT_MEMORY, RUN, TWO_RAILS, environment, expect, job, main
 from harness import run
 
 INFO = os.path.join(os.path.dirname(RUN), "..", "..", "perf", "allrail-info")
@@ -60,14 +60,14 @@ class Way:
         self.in_lines = " to flags+" in result.out
 
 
-def check_edge(trait, size, ranks, nodes, env=None):
+def check_edge(trait, size, ranks, nodes, env=DEFAULT_MEMORY):
     """Something changes between this size and the next one, or in front of it."""
-    below, at, above = (trait(Way(size + d, ranks, nodes, env or {})) for d in (-1, 0, 1))
+    below, at, above = (trait(Way(size + d, ranks, nodes, env)) for d in (-1, 0, 1))
     what = "%d bytes, %d ranks on %d nodes, settings %s" % (size, ranks, nodes, env)
     expect(below != above, "no edge: %s, %s, %s; %s" % (below, at, above, what))
 
 
-def check_bytes(mode, ranks, nodes, sizes, *words, env=None):
+def check_bytes(mode, ranks, nodes, sizes, *words, env=DEFAULT_MEMORY):
     spec = str(nodes) if nodes > 1 else None
     result = job(ranks, spec, mode, "sizes=" + sizes, *words, env=env)
     what = "%s of %s bytes, %d ranks on %d nodes, settings %s" % (mode, sizes, ranks, nodes, env)
@@ -75,7 +75,7 @@ def check_bytes(mode, ranks, nodes, sizes, *words, env=None):
     print("%s: %.1f s" % (what, result.seconds))
 
 
-def check_grid(ranks, nodes, sizes, env=None):
+def check_grid(ranks, nodes, sizes, env=DEFAULT_MEMORY):
     check_bytes("grid", ranks, nodes, sizes, "algorithms=auto", "ports=0", "leaders=0", env=env)
 
 

@@ -34,6 +34,7 @@ LONG = os.environ.get("ALLRAIL_TEST_LONG") == "1"
 # Limits are for hangs. A whole grid takes up to so many times as long as the sample of it.
 LONGER = 40 if LONG else 1
 TWO_RAILS = "127.0.0.1,127.0.0.2"
+DEFAULT_MEMORY = {"ALLRAIL_NODE_MEMORY": "64M"}  # what jobs have that nobody says anything to
 ALGORITHMS = (
     "auto",
     "direct",

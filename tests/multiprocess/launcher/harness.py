@@ -44,6 +44,9 @@ class Result:
 # hwloc loads these into every process that asks it for the cores: a third of the time of a job that
 # only starts and ends, for devices that no test looks at.
 UNUSED_PLUGINS = "hwloc_gl.so,hwloc_levelzero.so,hwloc_opencl.so,hwloc_xml_libxml.so"
+# Reserving a segment of the default size for every node is another third. Tests that go by it ask
+# for it (DEFAULT_MEMORY, collectives/support.py).
+NODE_MEMORY = "16M"
 
 
 def environment(**extra):
@@ -51,6 +54,7 @@ def environment(**extra):
     name, value = MARK.split("=")
     result[name] = value
     result.setdefault("HWLOC_PLUGINS_BLACKLIST", UNUSED_PLUGINS)
+    result.setdefault("ALLRAIL_NODE_MEMORY", NODE_MEMORY)
     result.update({name: value for name, value in extra.items() if value is not None})
     return result
 
