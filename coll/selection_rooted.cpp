@@ -6,9 +6,9 @@
 namespace allrail::coll {
 namespace {
 
-// How many peers a step sends to: one, as many as there are nodes to send to, or that but no more
-// than eight.
-enum class RootedPorts { One, AllNodes, UpTo8 };
+// How many peers a step sends to: one, as many as there are nodes to send to, that but no more than
+// eight, or half of them and no more than eight.
+enum class RootedPorts { One, AllNodes, UpTo8, HalfUpTo8 };
 
 // On any nodes, on one alone, on up to four, eight or 16 of them, or only where several leaf
 // switches have several nodes each.
@@ -59,6 +59,10 @@ constexpr RootedRow kRootedTable[] = {
      "one node: no rail is needed"},
     {Operation::Alltoall, 256, Where::Any, "smp-bruck", RootedPorts::One,
      "small blocks: fewest messages"},
+    {Operation::Alltoall, 256 * kKibi, Where::Any, "smp-direct", RootedPorts::UpTo8,
+     "every block crosses once, and rails go on while a late block is awaited"},
+    {Operation::Alltoall, 2048 * kKibi, Where::Any, "smp-direct", RootedPorts::HalfUpTo8,
+     "large blocks: each crosses once, and those of the first peers arrive while others leave"},
     {Operation::Alltoall, kAnySize, Where::Any, "smp-direct", RootedPorts::UpTo8,
      "every block crosses once, and rails go on while a late block is awaited"},
 };
@@ -94,6 +98,20 @@ Operation plain(Operation operation) {
   }
 }
 
+int ports_of(RootedPorts ports, int peers) {
+  switch (ports) {
+    case RootedPorts::One:
+      return 1;
+    case RootedPorts::AllNodes:
+      return peers;
+    case RootedPorts::UpTo8:
+      return std::min(peers, 8);
+    case RootedPorts::HalfUpTo8:
+      return std::min((peers + 1) / 2, 8);
+  }
+  return 1;
+}
+
 }  // namespace
 
 Selection select_rooted(Operation operation, const SelectionFacts& facts) {
@@ -105,10 +123,7 @@ Selection select_rooted(Operation operation, const SelectionFacts& facts) {
     }
     selection.algorithm = row.algorithm;
     selection.reason = row.reason;
-    const int peers = std::max(1, facts.nodes - 1);
-    selection.ports = row.ports == RootedPorts::One        ? 1
-                      : row.ports == RootedPorts::AllNodes ? peers
-                                                           : std::min(peers, 8);
+    selection.ports = ports_of(row.ports, std::max(1, facts.nodes - 1));
     return selection;
   }
   return selection;

@@ -125,6 +125,22 @@ TEST(Selection, NeedsNoForwarderWhereNodesAreFew) {
   EXPECT_EQ(chosen(Operation::Alltoall, 64).ports, 8);
 }
 
+TEST(Selection, SendsLargeBlocksOfAlltoallsToHalfOfTheNodesAtOnce) {
+  SelectionFacts facts;
+  const auto ports = [&](int nodes, std::uint64_t bytes) {
+    facts.nodes = facts.ranks = nodes;
+    facts.bytes_per_rank = bytes;
+    return select_rooted(Operation::Alltoall, facts).ports;
+  };
+  constexpr std::uint64_t kMebi = 1 << 20;
+  EXPECT_EQ(ports(2, kMebi), 1);
+  EXPECT_EQ(ports(4, kMebi / 4), 3);
+  EXPECT_EQ(ports(4, kMebi / 4 + 1), 2);
+  EXPECT_EQ(ports(8, 2 * kMebi), 4);
+  EXPECT_EQ(ports(8, 2 * kMebi + 1), 7);
+  EXPECT_EQ(ports(64, kMebi), 8);
+}
+
 TEST(Selection, GoesStraightIntoBuffersFromSmallerBlocksOn) {
   SelectionFacts facts;
   facts.nodes = facts.ranks = 4;
