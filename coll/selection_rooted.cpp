@@ -7,7 +7,7 @@ namespace allrail::coll {
 namespace {
 
 // How many peers a step sends to: one, as many as there are nodes to send to, that but no more than
-// eight, or half of them and no more than eight.
+// eight, or half of them, at least two and no more than eight.
 enum class RootedPorts { One, AllNodes, UpTo8, HalfUpTo8 };
 
 // On any nodes, on one alone, on up to four, eight or 16 of them, or only where several leaf
@@ -107,7 +107,7 @@ int ports_of(RootedPorts ports, int peers) {
     case RootedPorts::UpTo8:
       return std::min(peers, 8);
     case RootedPorts::HalfUpTo8:
-      return std::min((peers + 1) / 2, 8);
+      return std::min({std::max((peers + 1) / 2, 2), peers, 8});
   }
   return 1;
 }

@@ -134,6 +134,7 @@ TEST(Selection, SendsLargeBlocksOfAlltoallsToHalfOfTheNodesAtOnce) {
   };
   constexpr std::uint64_t kMebi = 1 << 20;
   EXPECT_EQ(ports(2, kMebi), 1);
+  EXPECT_EQ(ports(3, kMebi), 2);
   EXPECT_EQ(ports(4, kMebi / 4), 3);
   EXPECT_EQ(ports(4, kMebi / 4 + 1), 2);
   EXPECT_EQ(ports(8, 2 * kMebi), 4);
