@@ -25,6 +25,7 @@ enum class Way : std::uint8_t {
   InLines,              // in the lines of the flags of the only node
   FromPeers,            // read where it lies by the ranks of the only node
   WithinNode,           // into the NodeBuffer of the only node, without rail and slot
+  WithinNodeOnce,       // likewise through the slot, by one rank for all
 };
 
 bool goes_straight_to_nodes(const PlanRequest& request, const allgather::Algorithm& algorithm,
@@ -45,7 +46,10 @@ Way way_of(const PlanRequest& request, const allgather::Algorithm& algorithm,
   const std::uint64_t block = *std::ranges::max_element(request.bytes);
   const bool to_buffer = request.memory == MemoryKind::Buffer;
   if (is_node_shared(request.memory)) {
-    if (map.nodes() == 1) return Way::WithinNode;
+    if (map.nodes() == 1) {
+      const bool by_one = limits.once_bytes > 0 && block <= limits.once_bytes;
+      return by_one && map.ranks() > 1 ? Way::WithinNodeOnce : Way::WithinNode;
+    }
     return goes_straight_to_nodes(request, algorithm, map, limits) ? Way::StraightToNodes
                                                                    : Way::ThroughSlotsToNodes;
   }
@@ -136,6 +140,7 @@ std::uint64_t AllgatherRecipe::slot_bytes(std::uint64_t slice_bytes) const {
   if (zero_copy()) return kTokenBytes * static_cast<std::uint64_t>(roster_.nodes() + 1);
   if (way_ == Way::WithinNode || way_ == Way::FromPeers || way_ == Way::InLines) return 0;
   schedule::Shape shape = packed(cut(0, slice_bytes));
+  if (way_ == Way::WithinNodeOnce) return schedule::node_shared_once_slot_bytes(shape);
   if (lane_bytes_ > 0) {
     shape.grouping = roster_.grouping(leaders_);
     const auto lanes = static_cast<std::uint64_t>(shape.lanes());
@@ -192,6 +197,8 @@ schedule::Schedule AllgatherRecipe::make(std::uint64_t begin, std::uint64_t byte
           shape, rank, reads_results_ ? schedule::Memory::Receive : schedule::Memory::Send);
     case Way::WithinNode:
       return allgather::make_node_shared_schedule(algorithm_, shape, rank, kLargestPutBytes);
+    case Way::WithinNodeOnce:
+      return schedule::lower_node_shared_once(shape, rank);
   }
   return {};
 }

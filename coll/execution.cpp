@@ -5,6 +5,7 @@
 
 #include "coll/offer.hpp"
 #include "coll/ready_token.hpp"
+#include "shm/once.hpp"
 
 namespace allrail::coll {
 
@@ -111,6 +112,8 @@ inline bool Execution::slot_free() {
       return true;
     case StepKind::Read:
       return read(step);
+    case StepKind::Once:
+      return once();
   }
   return true;
 }
@@ -327,6 +330,17 @@ int Execution::read_offer_of(int local, const Step& step) {
   }
   std::memcpy(to, parts.data() + offset, step.bytes);
   return 0;
+}
+
+bool Execution::once() {
+  const shm::NodeSegment& segment = *team_.segment;
+  const std::uint64_t number = call_.identity.number;
+  shm::OnceWord& word = segment.once(call_.identity.slot.number);
+  const shm::OnceTurn turn = shm::take_once(word, number, team_.local_rank);
+  if (turn != shm::OnceTurn::Mine) return turn == shm::OnceTurn::Done;
+  for (const Step& step : call_.schedule->once) copy(step);
+  shm::finish_once(segment, word, number);
+  return true;
 }
 
 bool Execution::await_sent() {

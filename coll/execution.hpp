@@ -109,6 +109,7 @@ class Execution {
   bool await(const schedule::Step& step);
   bool await_local(const schedule::Step& step);
   bool await_sent();
+  bool once();
   void offer(const schedule::Step& step);
   bool read(const schedule::Step& step);
   int read_offer_of(int local, const schedule::Step& step);

@@ -1,6 +1,6 @@
 // What an execution waits for, and whether it has come.
 #include "coll/execution.hpp"
-#include "shm/wait.hpp"
+#include "shm/once.hpp"
 
 namespace allrail::coll {
 
@@ -16,6 +16,11 @@ int Execution::awaited_rank() const {
       return step.peer;
     case StepKind::AwaitLocal:
       return team_.roster->rank_of_local(step.peer);
+    case StepKind::Once: {
+      const int local =
+          shm::once_claimer(team_.segment->once(call_.identity.slot.number), call_.identity.number);
+      return local < 0 ? -1 : team_.roster->rank_of_local(local);
+    }
     case StepKind::AwaitSent:
       for (const UserPut& put : user_puts_) {
         if (!team_.fabric->completed(put.peer, put.number)) return put.peer;
@@ -37,7 +42,7 @@ bool Execution::awaits_node() const {
   if (!slot_is_free_) return context_.done_counts.mine() >= call_.identity.slot.previous_call;
   if (next_step_ >= call_.schedule->steps.size()) return false;
   const Step& step = call_.schedule->steps[next_step_];
-  return step.kind == StepKind::AwaitLocal ||
+  return step.kind == StepKind::AwaitLocal || step.kind == StepKind::Once ||
          (step.kind == StepKind::Await && team_.is_local(step.peer));
 }
 
@@ -49,6 +54,10 @@ bool Execution::node_is_ready() const {
   if (step.kind == StepKind::AwaitLocal) {
     return shm::reached(team_.segment->flag(call_.identity.slot.number, step.peer),
                         shm::flag_value(call_.identity.number, step.stage));
+  }
+  if (step.kind == StepKind::Once) {
+    return shm::once_claimer(team_.segment->once(call_.identity.slot.number),
+                             call_.identity.number) < 0;
   }
   if (step.kind != StepKind::Await || !team_.is_local(step.peer)) return true;
   const auto& counter = team_.segment->local_puts(team_.local_rank_of(step.peer), team_.local_rank);

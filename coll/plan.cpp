@@ -62,6 +62,7 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   choose_slices(roster, limits);
   schedule::Schedule first = make_schedule(0);
   first.steps.shrink_to_fit();
+  first.once.shrink_to_fit();
   first_ = std::make_shared<schedule::Schedule>(std::move(first));
   for (const schedule::Step& step : first_->steps) {
     if (step.kind == schedule::StepKind::Put || step.kind == schedule::StepKind::Await) {

@@ -49,6 +49,8 @@ struct PlanLimits {
   std::uint64_t single_copy_threshold_bytes = UINT64_MAX;
   std::uint64_t mapped_threshold_bytes = UINT64_MAX;
   std::uint64_t segment_bytes = 0;  // of a broadcast's pipeline; 0: chosen
+  // On a single node, the largest block into a NodeBuffer that one rank copies for all; 0: none.
+  std::uint64_t once_bytes = 0;
 };
 
 class Recipe;

@@ -69,6 +69,8 @@ std::string describe_step(const schedule::Step& step) {
     case StepKind::Read:
       return fmt::format("read {} bytes that local rank {} offers to {}+{}", step.bytes, step.peer,
                          to, step.to_offset);
+    case StepKind::Once:
+      return "the first rank of my node to come here makes the copies below, the others await that";
   }
   return "?";
 }
@@ -214,6 +216,10 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   int round = -1;
   for (const schedule::Step& step : plan.first().steps) {
     explanation.steps.push_back(describe_step(step));
+    if (step.kind != schedule::StepKind::Once) continue;
+    for (const auto& copy : plan.first().once) {
+      explanation.steps.push_back("  " + describe_step(copy));
+    }
     if (step.kind != schedule::StepKind::Put || map.node_of[static_cast<std::size_t>(step.peer)] ==
                                                     map.node_of[static_cast<std::size_t>(rank)]) {
       continue;

@@ -93,7 +93,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
                        coll::kNodeBufferThresholdBytes, geometry_.most_in_small_ring(),
                        reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
                        reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
-                       options_.broadcast_segment_bytes});
+                       options_.broadcast_segment_bytes, shares_cores_ ? coll::kOnceBytes : 0});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {

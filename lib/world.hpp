@@ -244,8 +244,9 @@ class World final : public coll::TeamEvents {
   shm::NodeSegment segment_;
   RailDirectory directory_;
   shm::PeerWatch watch_;
-  bool outnumbered_ = false;               // the cores of this host, by ranks
-  bool reads_buffers_ = false;             // of other ranks: on a single node
+  bool outnumbered_ = false;    // the cores of this host, by ranks
+  bool shares_cores_ = false;   // of a single node: some rank finds that ranks outnumber cores
+  bool reads_buffers_ = false;  // of other ranks: on a single node
   std::optional<shm::PeerReader> reader_;  // none where reading each other's memory is not allowed
   std::uint64_t single_copy_threshold_bytes_ = 0;  // from which blocks on it is; 0: not settled
   std::unique_ptr<transport::Fabric> fabric_;

@@ -22,9 +22,9 @@ constexpr int kCallsPerTurn = 4;
 
 }  // namespace
 
-/// Whether the ranks of the only node read each other's memory. Whether they may is tried: user,
-/// capabilities, seccomp and Yama have a say in it, and each rank may have been started
-/// differently. All ranks decide alike.
+/// Whether the ranks of the only node take turns on their cores, and whether they read each other's
+/// memory. Whether they may is tried: user, capabilities, seccomp and Yama have a say in it, and
+/// each rank may have been started differently. All ranks decide alike.
 void World::agree_on_reading(const std::vector<Card>& cards) {
   if (roster_.nodes() > 1 || roster_.ranks() == 1) return;
   CallOptions limit;
@@ -47,7 +47,7 @@ void World::agree_on_reading(const std::vector<Card>& cards) {
     std::uint64_t error_number = 0;
   };
   Finding finding;
-  finding.is_outnumbered = outnumbered_ && options_.single_copy != "on" ? 1 : 0;
+  finding.is_outnumbered = outnumbered_ ? 1 : 0;
   for (std::size_t rank = 0; rank < cards.size() && finding.error_number == 0; ++rank) {
     if (static_cast<int>(rank) == team_.rank || options_.single_copy == "off") continue;
     std::uint64_t got = 0;
@@ -59,7 +59,9 @@ void World::agree_on_reading(const std::vector<Card>& cards) {
   }
   std::vector<Finding> found(cards.size());
   exchange(std::as_bytes(std::span(&finding, 1)), std::as_writable_bytes(std::span(found)), limit);
-  if (std::ranges::any_of(found, [](const Finding& one) { return one.is_outnumbered != 0; })) {
+  shares_cores_ =
+      std::ranges::any_of(found, [](const Finding& one) { return one.is_outnumbered != 0; });
+  if (shares_cores_ && options_.single_copy != "on") {
     base::log_info(
         "ranks outnumber the cores: all blocks are copied through the memory of the node");
     return;

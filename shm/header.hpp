@@ -10,7 +10,7 @@
 namespace allrail::shm {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x314c4941524c4c41;  // "ALLRAIL1"
-inline constexpr std::uint32_t kSegmentVersion = 2;
+inline constexpr std::uint32_t kSegmentVersion = 3;
 
 enum class AbortState : std::uint32_t { None = 0, Claimed = 1, Told = 2 };
 

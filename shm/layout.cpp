@@ -35,8 +35,9 @@ SegmentLayout lay_out(SegmentLayout request) {
   layout.reserved = 0;
   layout.lines_offset = kPageBytes;
   layout.flags_offset = layout.lines_offset + ranks * sizeof(RankLine);
-  layout.local_puts_offset =
-      layout.flags_offset + static_cast<std::uint64_t>(layout.slots()) * ranks * sizeof(Flag);
+  const auto slots = static_cast<std::uint64_t>(layout.slots());
+  layout.once_offset = layout.flags_offset + slots * ranks * sizeof(Flag);
+  layout.local_puts_offset = layout.once_offset + slots * sizeof(OnceWord);
   layout.local_puts_row = round_up(ranks * sizeof(std::uint64_t), kLineBytes);
   const std::uint64_t control_end = layout.local_puts_offset + ranks * layout.local_puts_row;
   layout.small_slot_stride = round_up(layout.small_slot_bytes, kPageBytes);

@@ -39,6 +39,13 @@ constexpr std::uint64_t flag_value(std::uint64_t call, std::uint32_t stage) noex
   return call << 16 | stage;
 }
 
+/// What one rank of a node does for all of them in a call that has this slot: see once.hpp. By
+/// slot.
+struct alignas(64) OnceWord {
+  std::atomic<std::uint64_t> value;  // only grows
+};
+static_assert(sizeof(OnceWord) == 64);
+
 enum class RankState : std::uint32_t { Joining = 0, Active = 1, Goodbye = 2 };
 
 /// The stamps of so many calls are kept: more than a rank can be ahead of another one of its node,
@@ -77,6 +84,7 @@ struct SegmentLayout {
   // Computed by lay_out(): bytes from the start of the segment.
   std::uint64_t lines_offset = 0;
   std::uint64_t flags_offset = 0;
+  std::uint64_t once_offset = 0;
   std::uint64_t local_puts_offset = 0;
   std::uint64_t local_puts_row = 0;  // bytes from one writer's counters to the next one's
   std::uint64_t small_slots_offset = 0;

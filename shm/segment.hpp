@@ -92,6 +92,10 @@ class NodeSegment {
     return *std::launder(
         reinterpret_cast<Flag*>(base_ + layout_.flags_offset + index * sizeof(Flag)));
   }
+  OnceWord& once(int slot_number) const noexcept {
+    return *std::launder(reinterpret_cast<OnceWord*>(
+        base_ + layout_.once_offset + static_cast<std::uint64_t>(slot_number) * sizeof(OnceWord)));
+  }
   RankLine& line(int local_rank) const noexcept {
     return *std::launder(reinterpret_cast<RankLine*>(
         base_ + layout_.lines_offset + static_cast<std::uint64_t>(local_rank) * sizeof(RankLine)));

@@ -52,6 +52,12 @@ Schedule lower_node_shared(ExchangeFunction exchange, const Shape& shape, int ra
 /// ranks of a node only. The leader of a node copies what arrives to its place, once.
 Schedule lower_node_shared_copied(ExchangeFunction exchange, const Shape& shape, int rank);
 
+/// The same result on the only node where blocks are small: one rank copies all of them to their
+/// places, the first that sees that all have entered. Receive offsets are the same on all ranks.
+Schedule lower_node_shared_once(const Shape& shape, int rank);
+/// What it takes of the slot.
+std::uint64_t node_shared_once_slot_bytes(const Shape& shape);
+
 /// The only node, nothing through the slot: every rank reads the blocks of the others where they
 /// lie and copies its own. `source` is where the others find the block of this rank, in its send
 /// buffer or at its place in the receive buffer; each rank decides that for itself. Needs memory

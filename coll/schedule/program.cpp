@@ -70,6 +70,8 @@ class Compiler {
         near_ = static_cast<std::int16_t>(step.peer);
         work_s_ += model_.flag_s;
         break;
+      case StepKind::Once:
+        break;  // of a single node, which is not modelled
       case StepKind::AwaitSent:
         append(Act::AwaitSent, -1, 0);
         break;

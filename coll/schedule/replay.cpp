@@ -145,6 +145,10 @@ class Replay {
       }
       case StepKind::AwaitSent:
         return state.puts_in_flight[state.call] == 0;
+      case StepKind::Once: {
+        const OnceState& once = ranks_.once(rank);
+        return once.done || once.rank < 0 || once.rank == rank;
+      }
     }
     return true;
   }
@@ -215,6 +219,9 @@ class Replay {
       case StepKind::Read:
         read(state.call, rank, step);
         break;
+      case StepKind::Once:
+        if (!once(rank)) return;
+        break;
       case StepKind::AwaitLocal:
       case StepKind::AwaitSent:
         break;
@@ -224,6 +231,18 @@ class Replay {
       bytes_.check_headers(state.call, rank);
     }
     skip_finished_calls(rank);
+  }
+
+  /// One copy at a time, so that others go on in between. True once all are made.
+  bool once(int rank) {
+    OnceState& state = ranks_.once(rank);
+    if (state.done) return true;
+    const int call = ranks_[rank].call;
+    const std::vector<Step>& copies = calls_[call].schedules[rank].once;
+    state.rank = rank;
+    if (state.made < copies.size()) copy(call, rank, copies[state.made++]);
+    state.done = state.made == copies.size();
+    return state.done;
   }
 
   void copy(int call, int rank, const Step& step) {

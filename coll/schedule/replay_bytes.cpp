@@ -18,9 +18,9 @@ void Findings::add(Fault fault, std::string sentence) {
 }
 
 std::string Findings::where(int call, int rank, const Step& step) {
-  static constexpr std::array<const char*, 9> kNames{
+  static constexpr std::array<const char*, 10> kNames{
       "copy",  "stamp", "put", "await", "publish", "local await", "await of its own puts",
-      "offer", "read"};
+      "offer", "read",  "once"};
   return "call " + std::to_string(call) + ", rank " + std::to_string(rank) + ", " +
          kNames[static_cast<std::size_t>(step.kind)] + " of round " + std::to_string(step.round) +
          (step.peer >= 0 ? " with peer " + std::to_string(step.peer) : "");

@@ -5,7 +5,11 @@
 namespace allrail::schedule {
 
 ReplayRanks::ReplayRanks(std::span<const ReplayCall> calls, const ReplayOptions& options)
-    : calls_(calls), options_(options), map_(calls.front().shape.map), ranks_(map_.node_of.size()) {
+    : calls_(calls),
+      options_(options),
+      map_(calls.front().shape.map),
+      ranks_(map_.node_of.size()),
+      once_(calls.size(), std::vector<OnceState>(map_.nodes())) {
   for (RankState& rank : ranks_) {
     rank.puts_in_flight.assign(calls.size(), 0);
   }

@@ -21,6 +21,13 @@ struct RankState {
   std::vector<int> puts_in_flight;  // by call
 };
 
+/// The Once step of a call on a node.
+struct OnceState {
+  int rank = -1;         // that makes the copies
+  std::size_t made = 0;  // of them
+  bool done = false;
+};
+
 class ReplayRanks {
  public:
   ReplayRanks(std::span<const ReplayCall> calls, const ReplayOptions& options);
@@ -38,6 +45,9 @@ class ReplayRanks {
     return ranks_[rank].step == calls_[ranks_[rank].call].schedules[rank].steps.size();
   }
   void enter_next_call(int rank);
+  OnceState& once(int rank) {
+    return once_[static_cast<std::size_t>(ranks_[rank].call)][map_.node_of[rank]];
+  }
 
   /// The rank that has this number on the node of `rank`.
   int local(int rank, int number) const { return map_.ranks_of[map_.node_of[rank]][number]; }
@@ -55,6 +65,7 @@ class ReplayRanks {
   const ReplayOptions options_;
   const NodeMap& map_;
   std::vector<RankState> ranks_;
+  std::vector<std::vector<OnceState>> once_;  // by call, by node
 };
 
 }  // namespace allrail::schedule

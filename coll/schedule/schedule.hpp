@@ -30,6 +30,9 @@ enum class StepKind : std::uint8_t {
   Offer,
   // `bytes` of what local rank `peer` has offered, from from_offset there, to (to, to_offset).
   Read,
+  // The first rank of the node that comes here makes the copies in `once` of its schedule; the
+  // others wait until they are made. Not more than one in a call.
+  Once,
 };
 
 /// `round` is the step of the k-port model in which this runs (0 first). `port` numbers the puts of
@@ -67,6 +70,9 @@ struct Schedule {
   int lane = 0;  // of a leader: the first that it leads, so that leaders begin with different rails
   // Where the headers of the others' regions lie in my slot once all steps have run.
   std::vector<std::uint64_t> header_offsets{};
+  // Copies of the Once step, between memories that all ranks of the node share, and so the same on
+  // all of them.
+  std::vector<Step> once{};
 };
 
 }  // namespace allrail::schedule

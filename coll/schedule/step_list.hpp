@@ -66,6 +66,8 @@ class StepList {
     add({StepKind::Read, Memory::Send, Memory::Receive, round_, 0, local, 0, 0, to_offset, bytes});
   }
 
+  void once() { add({StepKind::Once, Memory::Slot, Memory::Receive, round_, 0, -1, 0, 0, 0, 0}); }
+
   void await_sent() {
     add({StepKind::AwaitSent, Memory::Slot, Memory::Slot, round_, 0, -1, 0, 0, 0, 0});
   }

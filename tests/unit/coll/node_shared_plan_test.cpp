@@ -14,6 +14,7 @@ using schedule::Step;
 using schedule::StepKind;
 
 constexpr std::uint64_t kThreshold = 1000;
+constexpr std::uint64_t kLargestOnce = 300;
 
 struct Wanted {
   std::vector<int> node_of;
@@ -21,6 +22,7 @@ struct Wanted {
   std::string algorithm = "smp-ring";
   MemoryKind memory = MemoryKind::NodeBuffer;
   bool displaced = false;
+  std::uint64_t once_bytes = kLargestOnce;
 };
 
 class NodeSharedPlan : public testing::Test {
@@ -38,6 +40,7 @@ class NodeSharedPlan : public testing::Test {
     }
     PlanLimits limits{1 << 20, UINT64_MAX};
     limits.node_buffer_threshold_bytes = kThreshold;
+    limits.once_bytes = wanted.once_bytes;
     return CallPlan(request, roster_, limits);
   }
   /// Straight: nothing but ready tokens goes through the slot.
@@ -58,13 +61,30 @@ TEST_F(NodeSharedPlan, IsStraightFromAThresholdOfWhatANodeSends) {
   EXPECT_TRUE(make({{0, 1}, 1000}).zero_copy());
 }
 
-TEST_F(NodeSharedPlan, OneNodeNeverNeedsTheSlot) {
+TEST_F(NodeSharedPlan, OneNodeNeedsTheSlotOnlyWhereOneRankCopiesForAll) {
+  const auto is_once = [](const CallPlan& plan) { return !plan.first().once.empty(); };
   for (const bool displaced : {false, true}) {
-    const CallPlan plan =
-        make({{0, 0, 0}, 8, "smp-bruck", MemoryKind::CopiedNodeBuffer, displaced}, 1);
-    EXPECT_TRUE(is_straight(plan));
-    EXPECT_FALSE(plan.zero_copy());
-    EXPECT_EQ(plan.slot_bytes(), 0U);
+    const auto plan_of = [&](std::uint64_t bytes) {
+      return make({{0, 0, 0}, bytes, "smp-bruck", MemoryKind::CopiedNodeBuffer, displaced}, 1);
+    };
+    const CallPlan large = plan_of(kLargestOnce + 1);
+    EXPECT_FALSE(is_once(large));
+    EXPECT_TRUE(is_straight(large));
+    EXPECT_FALSE(large.zero_copy());
+    EXPECT_EQ(large.slot_bytes(), 0U);
+    const CallPlan small = plan_of(kLargestOnce);
+    EXPECT_TRUE(is_once(small));
+    EXPECT_FALSE(is_straight(small));
+    EXPECT_EQ(small.slot_bytes(), 3 * kLargestOnce);
+    const CallPlan in_lines = plan_of(schedule::kLineBytes);
+    EXPECT_TRUE(is_once(in_lines));
+    EXPECT_EQ(in_lines.slot_bytes(), 0U);
+    EXPECT_NE(small.hash(), large.hash());
+  }
+  EXPECT_FALSE(is_once(make({{0}, 8})));
+  EXPECT_FALSE(is_once(make({{0, 0, 1}, 8})));
+  for (const std::uint64_t bytes : {0, 8}) {
+    EXPECT_FALSE(is_once(make({{0, 0}, bytes, "smp-ring", MemoryKind::NodeBuffer, false, 0})));
   }
 }
 

@@ -26,7 +26,8 @@ Roster roster_of(int ranks, int rank) {
 }
 
 std::unique_ptr<CallPlan> plan_of(const Roster& roster, Operation operation, std::uint64_t bytes,
-                                  MemoryKind memory = MemoryKind::Ordinary) {
+                                  MemoryKind memory = MemoryKind::Ordinary,
+                                  std::uint64_t once_bytes = 0) {
   PlanRequest request;
   request.operation = operation;
   request.memory = memory;
@@ -36,8 +37,9 @@ std::unique_ptr<CallPlan> plan_of(const Roster& roster, Operation operation, std
     request.bytes.push_back(bytes);
     request.receive_offsets.push_back(static_cast<std::uint64_t>(rank) * bytes);
   }
-  return std::make_unique<CallPlan>(request, roster,
-                                    PlanLimits{geometry().large_slot_bytes, UINT64_MAX});
+  PlanLimits limits{geometry().large_slot_bytes, UINT64_MAX};
+  limits.once_bytes = once_bytes;
+  return std::make_unique<CallPlan>(request, roster, limits);
 }
 
 std::unique_ptr<CallPlan> allgather_plan(const Roster& roster, std::uint64_t bytes) {
@@ -127,7 +129,10 @@ std::vector<std::unique_ptr<Rank>> make_ranks(int count, const shm::WaitPolicy& 
 // walked, and come between calls that are).
 constexpr std::size_t kSizes[] = {1, 8, 40, 41, 300, 900, 5000, 30'000};
 
-constexpr std::size_t kSharedBytes = 700;
+// Into one result: in the lines of flags and through a slot by one rank for all, and by every rank.
+constexpr std::size_t kSharedSizes[] = {8, 300, 700};
+constexpr std::size_t kLargestShared = 700;
+constexpr std::uint64_t kOnceBytes = 300;
 
 /// What all ranks do alike, by the seed; they come to the calls at different times.
 void make_calls(Rank& rank, unsigned seed, std::span<std::byte> shared) {
@@ -136,8 +141,11 @@ void make_calls(Rank& rank, unsigned seed, std::span<std::byte> shared) {
   for (const std::size_t bytes : kSizes) plans.push_back(allgather_plan(roster, bytes));
   const auto barrier = barrier_plan(roster);
   const auto gather = plan_of(roster, Operation::Gather, 24);
-  const auto into_node =
-      plan_of(roster, Operation::Allgather, kSharedBytes, MemoryKind::NodeBuffer);
+  std::vector<std::unique_ptr<CallPlan>> into_node;
+  for (const std::size_t bytes : kSharedSizes) {
+    into_node.push_back(
+        plan_of(roster, Operation::Allgather, bytes, MemoryKind::NodeBuffer, kOnceBytes));
+  }
   std::mt19937 same(seed);
   std::mt19937 own(seed * 100 + static_cast<unsigned>(rank.number()));
   for (int turn = 0; turn < 300; ++turn) {
@@ -149,7 +157,8 @@ void make_calls(Rank& rank, unsigned seed, std::span<std::byte> shared) {
     } else if (which == std::size(kSizes)) {
       rank.run(*barrier, {});
     } else if (which == std::size(kSizes) + 1) {
-      wrong = rank.allgather_shared(*into_node, kSharedBytes, turn, shared);
+      const std::size_t size = same() % std::size(kSharedSizes);
+      wrong = rank.allgather_shared(*into_node[size], kSharedSizes[size], turn, shared);
     } else {
       // More in a row than there are slots: whoever only sends may not run too far ahead.
       for (int i = 0; i < 40; ++i) wrong += rank.gather(*gather, 24, turn + i);
@@ -160,7 +169,7 @@ void make_calls(Rank& rank, unsigned seed, std::span<std::byte> shared) {
 
 void run_all(int count, const shm::WaitPolicy& policy, unsigned seed) {
   const auto ranks = make_ranks(count, policy);
-  std::vector<std::byte> shared(kSharedBytes * static_cast<std::size_t>(count));
+  std::vector<std::byte> shared(kLargestShared * static_cast<std::size_t>(count));
   std::vector<std::string> errors(ranks.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -217,6 +226,7 @@ TEST(NodeWalk, KnowsCallsOfOneSliceOnOneNodeOnly) {
   EXPECT_TRUE(allgather_plan(one, 5000)->is_on_node());
   EXPECT_TRUE(barrier_plan(one)->is_on_node());
   EXPECT_FALSE(allgather_plan(one, 30'000)->is_on_node());  // slices
+  EXPECT_TRUE(plan_of(one, Operation::Allgather, 300, MemoryKind::NodeBuffer, 300)->is_on_node());
   const Roster leader(schedule::NodeMap({0, 0, 1}), 0);
   EXPECT_FALSE(allgather_plan(leader, 8)->is_on_node());
   EXPECT_FALSE(barrier_plan(leader)->is_on_node());

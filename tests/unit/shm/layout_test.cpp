@@ -18,14 +18,19 @@ TEST(LayoutTest, areas_follow_each_other_without_overlap) {
     const auto count = static_cast<std::uint64_t>(ranks);
     EXPECT_GE(layout.lines_offset, kHeaderOffset + sizeof(SegmentHeader));
     EXPECT_GE(layout.flags_offset, layout.lines_offset + count * sizeof(RankLine));
-    EXPECT_GE(layout.local_puts_offset, layout.flags_offset + 20 * count * sizeof(Flag));
+    const auto slots = static_cast<std::uint64_t>(layout.slots());
+    const auto small_slots = static_cast<std::uint64_t>(layout.small_slots);
+    EXPECT_GE(layout.once_offset, layout.flags_offset + slots * count * sizeof(Flag));
+    EXPECT_GE(layout.local_puts_offset, layout.once_offset + slots * sizeof(OnceWord));
     EXPECT_GE(layout.local_puts_row, count * 8);
     EXPECT_GE(layout.small_slots_offset, layout.local_puts_offset + count * layout.local_puts_row);
     EXPECT_GE(layout.small_slot_stride, layout.small_slot_bytes);
-    EXPECT_GE(layout.large_slots_offset, layout.small_slots_offset + 16 * layout.small_slot_stride);
+    EXPECT_GE(layout.large_slots_offset,
+              layout.small_slots_offset + small_slots * layout.small_slot_stride);
     EXPECT_GE(layout.total_bytes, layout.large_slots_offset + 4 * layout.large_slot_stride);
     EXPECT_EQ(layout.lines_offset % alignof(RankLine), 0U);
     EXPECT_EQ(layout.flags_offset % alignof(Flag), 0U);
+    EXPECT_EQ(layout.once_offset % alignof(OnceWord), 0U);
     EXPECT_EQ(layout.local_puts_row % 64, 0U);
     EXPECT_EQ(layout.small_slots_offset % kPageBytes, 0U);
     EXPECT_EQ(layout.large_slots_offset % kPageBytes, 0U);
