@@ -5,6 +5,11 @@
 
 namespace allrail::transport {
 
+namespace {
+// Acknowledgements and small puts may follow a watched chunk.
+constexpr std::int64_t kMostUnsentBytes = 4096;
+}  // namespace
+
 void FabricState::chunks_completed(int rail, int peer_rank, int count) {
   Peer& peer = this->peer(peer_rank);
   Link& link = peer.links[static_cast<std::size_t>(rail)];
@@ -14,7 +19,6 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
     const InFlight& record = link.at(0);
     link.rate.completed(now_ns, record.posted_ns, record.link_stamp, record.bytes, record.bulk);
     state.rate.completed(now_ns, record.posted_ns, record.rail_stamp, record.bytes, record.bulk);
-    state.fast.completed(now_ns, record.bytes);
     if (record.bulk) {
       state.wire_time.completed(now_ns - record.posted_ns, link.round_trip.round_trip_ns(),
                                 record.bytes);
@@ -37,6 +41,17 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
   }
   link.waiting_since_ns = now_ns;
   pump_needed_ = true;
+}
+
+void FabricState::look_at_departures() {
+  for (RailState& state : rails_) {
+    Watched& watched = state.watched;
+    if (watched.peer < 0) continue;
+    const std::int64_t unsent_bytes = state.rail->unsent_bytes(watched.peer);
+    if (unsent_bytes >= kMostUnsentBytes) continue;
+    if (unsent_bytes >= 0) state.departures.left(now() - watched.posted_ns, watched.bytes);
+    watched.peer = -1;
+  }
 }
 
 void FabricState::chunk_done(Peer& peer, const ChunkName& chunk) {

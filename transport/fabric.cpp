@@ -61,6 +61,7 @@ bool FabricState::progress() {
   now_ns_ = now();
   bool any = false;
   for (RailState& state : rails_) any = state.rail->poll(*this) || any;
+  look_at_departures();
   after_polls(any);
   return any;
 }
@@ -77,6 +78,7 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
     if (is_one_chunk && static_cast<int>(i) != expected_rail) continue;
     if (from.links[i].up) any = rails_[i].rail->poll_peer(*this, peer_rank) || any;
   }
+  look_at_departures();
   if (any || owed_) after_polls(any);
   return any;
 }

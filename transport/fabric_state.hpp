@@ -194,6 +194,13 @@ struct Peer {
   bool has_unsent() const { return !requeued.empty() || unsent < admitted(); }
 };
 
+/// A chunk that is watched until it has left this host.
+struct Watched {
+  int peer = -1;  // -1: none is
+  std::uint32_t bytes = 0;
+  std::int64_t posted_ns = 0;
+};
+
 struct RailState {
   void chunk_posted(std::uint64_t bytes, std::int64_t now_ns) {
     if (in_flight++ == 0) busy_since_ns = now_ns;
@@ -211,7 +218,9 @@ struct RailState {
   std::unique_ptr<Rail> rail;
   RateMeter rate;
   WireTimeMeter wire_time;
-  FastRailMeter fast;
+  DepartureMeter departures;
+  Watched watched;
+  std::uint32_t watchable_chunks = 0;
   std::uint64_t in_flight_bytes = 0;
   int in_flight = 0;
   std::int64_t busy_before_ns = 0;
@@ -260,6 +269,8 @@ class FabricState : public RailEvents {
 
   // completions.cpp
   void chunks_completed(int rail, int peer, int count) override;
+  /// Looks whether watched chunks have left.
+  void look_at_departures();
 
   std::int64_t now() const { return options_.now_ns ? options_.now_ns() : base::now_ns(); }
 

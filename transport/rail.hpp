@@ -155,6 +155,13 @@ class Rail {
   /// Everything posted has left this process: the peer can receive it without our polling. False
   /// while something lies here that submit() would hand over.
   virtual bool flushed() const = 0;
+  /// Bytes to `peer` on their way out of this host, since something behind this process is slower
+  /// than it: a wire, a shaper, an adapter. What the peer has no room for does not count. -1: not
+  /// known.
+  virtual std::int64_t unsent_bytes(int peer) const {
+    (void)peer;
+    return -1;
+  }
   /// Sends acknowledgements that were held back for batching. Called before sleeping and at the
   /// end of a call with large blocks.
   virtual void flush_acknowledgements() = 0;

@@ -32,10 +32,19 @@ bool measures(Link& link, const OpenPut& put, std::uint32_t chunk_bytes) {
   return put.striped ? put.measured : link.medium_chunks++ % kMeasuredEvery == 0;
 }
 
+/// Watches a chunk that was just posted, if it is time for one.
+void watch(RailState& rail, int peer, std::uint32_t bytes, std::int64_t now_ns) {
+  if (bytes < kMeasuredChunkBytes || rail.watched.peer >= 0) return;
+  if (rail.departures.is_settled() && rail.watchable_chunks++ % kMeasuredEvery != 0) return;
+  rail.watched = {peer, bytes, now_ns};
+}
+
 /// Chunks that are posted behind others take as long as those, which looks slow where one peer only
 /// sends. What the rail delivered meanwhile says more then; it counts half, for it may be twice the
-/// truth where a shaper had saved up credit.
+/// truth where a shaper had saved up credit. Where chunks leave at once, that is all there is to
+/// it.
 double wire_ns_per_byte_of(const RailState& rail) {
+  if (rail.departures.is_fast()) return rail.departures.ns_per_byte();
   const double by_chunks = rail.wire_time.ns_per_byte();
   const double rate = rail.rate.bytes_per_second();
   return by_chunks > 0 && rate > 0 ? std::min(by_chunks, 2e9 / rate) : by_chunks;
@@ -99,6 +108,7 @@ std::uint64_t FabricState::put(const Put& put) {
   if (active_.size() == 1) {
     pump();
     submit();
+    look_at_departures();
   }
   return number;
 }
@@ -109,7 +119,7 @@ std::uint64_t FabricState::put(const Put& put) {
 bool FabricState::is_to_measure(Peer& peer, const Put& put) const {
   if (put.window != nullptr) return true;
   for (std::size_t i = 0; i < peer.links.size(); ++i) {
-    if (peer.links[i].usable() && !rails_[i].fast.is_fast()) return true;
+    if (peer.links[i].usable() && !rails_[i].departures.is_fast()) return true;
   }
   return peer.fast_puts++ % kMeasuredEvery == 0;
 }
@@ -232,6 +242,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
     return false;
   }
   to_submit_ = true;
+  watch(state, peer.rank, chunk.bytes, now_ns_);
   InFlight& record = link.at(link.in_flight);
   record.chunk = {put.number, index};
   record.bytes = chunk.bytes;

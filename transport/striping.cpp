@@ -44,8 +44,7 @@ constexpr double kMostWholeOnAlikeSeconds = 300e-6;
 // The round trip that is taken off what a chunk took. On a rail that is never empty the least one
 // that was seen is mostly waiting for other bytes, which is what is to be measured.
 constexpr std::int64_t kMostRoundTripNs = 40'000;
-constexpr std::int64_t kFastIntervalNs = 20'000'000;
-constexpr double kFastRailBytesPerSecond = 150e6;
+constexpr double kFastRailNsPerByte = 1e9 / 150e6;
 // Rates that differ by less are alike: that much is noise, and rails that are alike get equal
 // parts.
 constexpr double kAlikeShare = 0.8;
@@ -161,14 +160,17 @@ void WireTimeMeter::completed(std::int64_t own_ns, std::int64_t round_trip_ns,
   ns_per_byte_ = sorted[static_cast<std::size_t>(used / 2)];
 }
 
-void FastRailMeter::completed(std::int64_t now_ns, std::uint32_t bytes) {
-  bytes_ += bytes;
-  const std::int64_t interval_ns = now_ns - begun_ns_;
-  if (interval_ns < kFastIntervalNs) return;
-  const double rate = static_cast<double>(bytes_) * 1e9 / static_cast<double>(interval_ns);
-  slow_intervals_ = rate > kFastRailBytesPerSecond ? 0 : std::min(slow_intervals_ + 1, kRemembered);
-  begun_ns_ = now_ns;
-  bytes_ = 0;
+void DepartureMeter::left(std::int64_t took_ns, std::uint32_t bytes) {
+  samples_[static_cast<std::size_t>(count_ % kSamples)] =
+      static_cast<double>(took_ns) / static_cast<double>(bytes);
+  ++count_;
+  std::array<double, kSamples> sorted = samples_;
+  const auto used = std::min<std::int64_t>(count_, kSamples);
+  std::sort(sorted.begin(), sorted.begin() + used);
+  ns_per_byte_ = sorted[static_cast<std::size_t>(used / 2)];
+  slow_ = static_cast<int>(std::count_if(sorted.begin(), sorted.begin() + used, [](double sample) {
+    return sample > kFastRailNsPerByte;
+  }));
 }
 
 void RoundTripMeter::completed(std::int64_t round_trip_ns, bool was_idle) {

@@ -80,21 +80,29 @@ class WireTimeMeter {
   double ns_per_byte_ = 0;
 };
 
-/// Whether a rail carries so much that the processors are what its puts wait for, and not a wire:
-/// more than 150 MB/s over 20 ms, in which what a shaper saves up, and acknowledgements that were
-/// read late, are little. Rates of single chunks do not tell: they come out too high behind a
-/// shaper and too low where processes wait for a core.
-class FastRailMeter {
+/// Whether a rail is so fast that the processors are what its puts wait for, and not a wire: chunks
+/// leave this host at more than 150 MB/s, all of the last ones that were watched but one, whose
+/// sender may have lost its core. What a rail carries in a time does not tell, since where
+/// processes wait for a core it is no more than behind a shaper; and behind a shaper the median
+/// does not, since what it has saved up goes at once.
+class DepartureMeter {
  public:
-  void completed(std::int64_t now_ns, std::uint32_t bytes);
-  /// One of the last intervals was fast: not all have as much to carry.
-  bool is_fast() const { return slow_intervals_ < kRemembered; }
+  static constexpr int kSamples = 32;
+
+  /// A chunk of medium or larger size left `took_ns` after it was posted.
+  void left(std::int64_t took_ns, std::uint32_t bytes);
+  /// Whether there are samples enough.
+  bool is_settled() const { return count_ >= kSamples; }
+  bool is_fast() const { return is_settled() && slow_ <= kMostSlow; }
+  /// The median.
+  double ns_per_byte() const { return ns_per_byte_; }
 
  private:
-  static constexpr int kRemembered = 32;
-  std::int64_t begun_ns_ = 0;
-  std::uint64_t bytes_ = 0;
-  int slow_intervals_ = kRemembered;
+  static constexpr int kMostSlow = 1;
+  std::array<double, kSamples> samples_{};
+  std::int64_t count_ = 0;
+  int slow_ = 0;
+  double ns_per_byte_ = 0;
 };
 
 /// The least time from posting a chunk to its completion. Chunks that were posted on a busy rail

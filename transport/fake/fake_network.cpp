@@ -239,6 +239,8 @@ bool FakeNetwork::post(Link& link, int side, const Chunk& chunk) {
   const double duration_ns = static_cast<double>(chunk.bytes) / options.bytes_per_second * 1e9;
   sender.sends_until_ns_ = std::max(sender.sends_until_ns_, now_ns_ - options.saved_up_ns) +
                            static_cast<std::int64_t>(duration_ns);
+  // Time does not leap over the moment in which it has left.
+  if (sender.sends_until_ns_ > now_ns_) at(sender.sends_until_ns_, [] {});
   end.last_arrival_ns =
       std::max(end.last_arrival_ns, std::max(sender.sends_until_ns_, now_ns_) + options.delay_ns +
                                         random(options.jitter_ns));

@@ -150,6 +150,13 @@ void FakeRail::count_completed(FakeNetwork::End& end) const {
   end.use.longest_ns = std::max(end.use.longest_ns, network_.now_ns_ - oldest.time_ns);
 }
 
+std::int64_t FakeRail::unsent_bytes(int peer) const {
+  if (!is_up(peer)) return -1;
+  // All peers share what this rail sends in a time.
+  const std::int64_t left_ns = std::max<std::int64_t>(sends_until_ns_ - network_.now_ns(), 0);
+  return static_cast<std::int64_t>(static_cast<double>(left_ns) / 1e9 * options().bytes_per_second);
+}
+
 /// What others have sent stays where it is.
 bool FakeRail::poll_peer(RailEvents& events, int peer) {
   submit();

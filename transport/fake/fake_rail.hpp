@@ -35,6 +35,7 @@ class FakeRail final : public Rail {
   bool poll(RailEvents& events) override;
   bool poll_peer(RailEvents& events, int peer) override;
   bool flushed() const override { return unsubmitted_.empty(); }
+  std::int64_t unsent_bytes(int peer) const override;
   void flush_acknowledgements() override {}
   void close(int peer, RailEvents& events) override;
   void end_link(int peer);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <linux/sock_diag.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -206,6 +207,17 @@ void TcpRail::flush(TcpLink& link) {
     }
     if (static_cast<std::size_t>(sent) < wanted_bytes) return;  // the socket is full
   }
+}
+
+/// What the kernel has below TCP. What waits above for the peer to read, or for acknowledgements,
+/// waits for processes and not for the rail.
+std::int64_t TcpRail::unsent_bytes(int peer) const {
+  const TcpLink* link = find(peer);
+  if (link == nullptr || !link->is_up()) return -1;
+  std::array<std::uint32_t, SK_MEMINFO_VARS> memory{};
+  socklen_t length = sizeof memory;
+  if (::getsockopt(link->fd.get(), SOL_SOCKET, SO_MEMINFO, memory.data(), &length) != 0) return -1;
+  return memory[SK_MEMINFO_WMEM_ALLOC];
 }
 
 void TcpRail::advance_queue(Stream& stream, std::size_t sent_bytes) {

@@ -75,6 +75,7 @@ class TcpRail final : public Rail {
   bool poll(RailEvents& events) override;
   bool poll_peer(RailEvents& events, int peer) override;
   bool flushed() const override { return queued_links_ == 0; }
+  std::int64_t unsent_bytes(int peer) const override;
   void flush_acknowledgements() override;
   void close(int peer, RailEvents& events) override;
 

@@ -20,11 +20,9 @@ struct PerPut {
 };
 
 /// Of the second half of a stream from rank 0 to rank 1, over two such rails.
-PerPut chunks_per_put(double bytes_per_second, std::uint64_t put_bytes = kPutBytes,
+PerPut chunks_per_put(const FakeRailOptions& rail, std::uint64_t put_bytes = kPutBytes,
                       std::uint64_t open_puts = kOpenPuts) {
   WorldOptions options;
-  FakeRailOptions rail;
-  rail.bytes_per_second = bytes_per_second;
   options.rails = {rail, rail};
   options.memory_bytes = open_puts * put_bytes;
   World world(options);
@@ -71,18 +69,41 @@ PerPut chunks_per_put(double bytes_per_second, std::uint64_t put_bytes = kPutByt
   return {(after.chunks - before.chunks) / 200, (after.bulk_chunks - before.bulk_chunks) / 200};
 }
 
-TEST(WholePuts, StayWholeInAStreamOverFastRails) { EXPECT_LT(chunks_per_put(1e9).chunks, 1.1); }
+FakeRailOptions rail_of(double bytes_per_second) {
+  FakeRailOptions rail;
+  rail.bytes_per_second = bytes_per_second;
+  return rail;
+}
 
-TEST(WholePuts, AreCutInAStreamOverSlowRails) { EXPECT_GT(chunks_per_put(5e7).chunks, 1.9); }
+TEST(WholePuts, StayWholeInAStreamOverFastRails) {
+  EXPECT_LT(chunks_per_put(rail_of(1e9)).chunks, 1.1);
+}
+
+TEST(WholePuts, StayWholeWhereAcknowledgementsComeLate) {
+  // As where processes wait for a core: what a chunk takes until it is acknowledged says nothing.
+  FakeRailOptions rail = rail_of(1e9);
+  rail.delay_ns = 400'000;
+  EXPECT_LT(chunks_per_put(rail, kPutBytes, 1).chunks, 1.1);
+}
+
+TEST(WholePuts, AreCutInAStreamOverSlowRails) {
+  EXPECT_GT(chunks_per_put(rail_of(5e7)).chunks, 1.9);
+}
+
+TEST(WholePuts, AreCutOverShapedRailsThatHaveSavedUp) {
+  FakeRailOptions rail = rail_of(5e7);
+  rail.saved_up_ns = 2'000'000;  // 100 KB go at once
+  EXPECT_GT(chunks_per_put(rail).chunks, 1.9);
+}
 
 TEST(LongPuts, AreMeasuredWhereRailsAreSlow) {
-  const PerPut slow = chunks_per_put(5e7, kLongPutBytes, 1);
+  const PerPut slow = chunks_per_put(rail_of(5e7), kLongPutBytes, 1);
   EXPECT_GT(slow.chunks, 1.9);
   EXPECT_EQ(slow.bulk_chunks, slow.chunks);
 }
 
 TEST(LongPuts, AreRarelyMeasuredWhereRailsAreFast) {
-  const PerPut fast = chunks_per_put(1e9, kLongPutBytes, 1);
+  const PerPut fast = chunks_per_put(rail_of(1e9), kLongPutBytes, 1);
   EXPECT_GT(fast.chunks, 1.9);
   EXPECT_LT(fast.bulk_chunks, fast.chunks / 2);
   EXPECT_GT(fast.bulk_chunks, fast.chunks / 16) << "one in eight is";
