@@ -48,8 +48,11 @@ void FabricState::look_at_departures() {
     Watched& watched = state.watched;
     if (watched.peer < 0) continue;
     const std::int64_t unsent_bytes = state.rail->unsent_bytes(watched.peer);
-    if (unsent_bytes >= kMostUnsentBytes) continue;
-    if (unsent_bytes >= 0) state.departures.left(now() - watched.posted_ns, watched.bytes);
+    const std::int64_t took_ns = now() - watched.posted_ns;
+    // How much longer it takes does not matter: looks cost system calls.
+    const bool is_slow = DepartureMeter::is_slow(took_ns, watched.bytes);
+    if (unsent_bytes >= kMostUnsentBytes && !is_slow) continue;
+    if (unsent_bytes >= 0) state.departures.left(took_ns, watched.bytes);
     watched.peer = -1;
   }
 }

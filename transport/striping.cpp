@@ -160,6 +160,10 @@ void WireTimeMeter::completed(std::int64_t own_ns, std::int64_t round_trip_ns,
   ns_per_byte_ = sorted[static_cast<std::size_t>(used / 2)];
 }
 
+bool DepartureMeter::is_slow(std::int64_t took_ns, std::uint32_t bytes) {
+  return static_cast<double>(took_ns) > kFastRailNsPerByte * bytes;
+}
+
 void DepartureMeter::left(std::int64_t took_ns, std::uint32_t bytes) {
   samples_[static_cast<std::size_t>(count_ % kSamples)] =
       static_cast<double>(took_ns) / static_cast<double>(bytes);

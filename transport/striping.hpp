@@ -89,7 +89,10 @@ class DepartureMeter {
  public:
   static constexpr int kSamples = 32;
 
-  /// A chunk of medium or larger size left `took_ns` after it was posted.
+  /// Slower than a fast rail.
+  static bool is_slow(std::int64_t took_ns, std::uint32_t bytes);
+  /// A chunk of medium or larger size left `took_ns` after it was posted, or later where that is
+  /// slow already.
   void left(std::int64_t took_ns, std::uint32_t bytes);
   /// Whether there are samples enough.
   bool is_settled() const { return count_ >= kSamples; }
