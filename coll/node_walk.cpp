@@ -26,20 +26,31 @@ inline bool comes(const shm::Flag& flag, std::uint64_t value, int looks) noexcep
 /// By Memory.
 using Memories = std::array<std::byte*, 4>;
 
-inline void copy(const Memories& memory, const Step& step) noexcept {
+[[gnu::always_inline]] inline void copy(const Memories& memory, const Step& step) noexcept {
   const std::byte* const from = memory[static_cast<std::size_t>(step.from)] + step.from_offset;
   std::byte* const to = memory[static_cast<std::size_t>(step.to)] + step.to_offset;
   // In place the send buffer is this rank's block of the receive buffer.
   if (from != to) std::memcpy(to, from, step.bytes);
 }
 
-/// False where another rank is at it for longer than this one looks.
-bool once(const Team& team, const NodeCall& call, const Memories& memory, int looks) noexcept {
+/// Nothing is copied into the send buffer, so its address is not written through.
+[[gnu::always_inline]] inline Memories memories_of(const Team& team,
+                                                   const NodeCall& call) noexcept {
+  const int slot = call.identity.slot.number;
+  return {const_cast<std::byte*>(call.send), call.receive,
+          team.segment->bytes().data() + team.slot_offset(team.node, slot),
+          team.segment->flag(slot, 0).payload};
+}
+
+/// False where another rank is at it for longer than this one looks. Not inline, and with memories
+/// of its own: the walk of calls without such a step is a matter of instructions.
+[[gnu::noinline]] bool once(const Team& team, const NodeCall& call, int looks) noexcept {
   const shm::NodeSegment& segment = *team.segment;
   const std::uint64_t number = call.identity.number;
   shm::OnceWord& word = segment.once(call.identity.slot.number);
   shm::OnceTurn turn = shm::take_once(word, number, team.local_rank);
   if (turn == shm::OnceTurn::Mine) {
+    const Memories memory = memories_of(team, call);
     for (const Step& step : call.schedule.once) copy(memory, step);
     shm::finish_once(segment, word, number);
     return true;
@@ -65,11 +76,8 @@ std::size_t walk_on_node(const Team& team, DoneCounts& done_counts, const NodeCa
   const shm::NodeSegment& segment = *team.segment;
   const int slot = call.identity.slot.number;
   const shm::Flag* const flags = &segment.flag(slot, 0);
-  std::byte* const lines = segment.flag(slot, 0).payload;
   const std::uint64_t first_value = shm::flag_value(call.identity.number, 0);
-  // Nothing is copied into the send buffer, so its address is not written through.
-  const Memories memory = {const_cast<std::byte*>(call.send), call.receive,
-                           segment.bytes().data() + team.slot_offset(team.node, slot), lines};
+  const Memories memory = memories_of(team, call);
 
   const std::size_t count = call.schedule.steps.size();
   const Step* const steps = call.schedule.steps.data();
@@ -80,14 +88,15 @@ std::size_t walk_on_node(const Team& team, DoneCounts& done_counts, const NodeCa
     } else if (step.kind == StepKind::Publish) {
       shm::raise(segment, slot, team.local_rank, first_value | step.stage, call.identity.flag_stamp,
                  done_counts.mine());
-    } else if (step.kind == StepKind::Once) {
-      if (!once(team, call, memory, looks)) return i;
-    } else {
+    } else if (step.kind == StepKind::AwaitLocal) {
       const shm::Flag& flag = flags[step.peer];
       if (!comes(flag, first_value | step.stage, looks)) return i;
       // The engine's walk says how the calls differ.
       if (flag.stamp.load(std::memory_order_relaxed) != call.identity.flag_stamp) return i;
       done_counts.note_local(step.peer, flag.done.load(std::memory_order_relaxed));
+    } else {
+      // The last step of such a call; were there more, the engine would make them.
+      return once(team, call, looks) ? i + 1 : i;
     }
   }
   return count;
