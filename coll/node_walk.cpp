@@ -11,7 +11,6 @@
 namespace allrail::coll {
 namespace {
 
-using schedule::Memory;
 using schedule::Step;
 using schedule::StepKind;
 

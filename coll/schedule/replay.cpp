@@ -388,6 +388,7 @@ class Replay {
 
 Purpose purpose_of_allgather(const Shape& shape) {
   std::vector<Received> all;
+  all.reserve(shape.bytes.size());
   for (int from = 0; from < shape.ranks(); ++from) {
     all.push_back({from, 0, shape.receive_offsets[from], shape.bytes[from]});
   }
