@@ -1,7 +1,8 @@
 // The node segment: memory that all ranks of a node share, and that is a window on every rail.
 //
 // It begins with a header, then the ranks' lines and flags, a word for every slot that its ranks
-// may take (once.hpp), counters of local puts, then the slots. Each flag has one writer. The name in /dev/shm exists only from create() until every rank has attached.
+// may take (once.hpp), counters of local puts, then the slots. Each flag has one writer. The name
+// in /dev/shm exists only from create() until every rank has attached.
 #pragma once
 
 #include <atomic>
