@@ -48,7 +48,7 @@ Way way_of(const PlanRequest& request, const allgather::Algorithm& algorithm,
   if (is_node_shared(request.memory)) {
     if (map.nodes() == 1) {
       const bool by_one = limits.once_bytes > 0 && block <= limits.once_bytes;
-      return by_one && map.ranks() > 1 ? Way::WithinNodeOnce : Way::WithinNode;
+      return by_one ? Way::WithinNodeOnce : Way::WithinNode;
     }
     return goes_straight_to_nodes(request, algorithm, map, limits) ? Way::StraightToNodes
                                                                    : Way::ThroughSlotsToNodes;

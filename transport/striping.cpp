@@ -49,6 +49,14 @@ constexpr double kFastRailNsPerByte = 1e9 / 150e6;
 // parts.
 constexpr double kAlikeShare = 0.8;
 
+/// Of the first `count` samples.
+template <std::size_t kSamples>
+double median(std::array<double, kSamples> samples, std::int64_t count) {
+  const auto used = std::min<std::int64_t>(count, kSamples);
+  std::sort(samples.begin(), samples.begin() + used);
+  return samples[static_cast<std::size_t>(used / 2)];
+}
+
 double upper_quartile(std::array<double, RateMeter::kSamples> samples, int count) {
   std::sort(samples.begin(), samples.begin() + count);
   return samples[static_cast<std::size_t>((count - 1) * 3 / 4)];
@@ -154,10 +162,7 @@ void WireTimeMeter::completed(std::int64_t own_ns, std::int64_t round_trip_ns,
   samples_[static_cast<std::size_t>(count_ % kSamples)] =
       static_cast<double>(wire_ns) / static_cast<double>(bytes);
   ++count_;
-  std::array<double, kSamples> sorted = samples_;
-  const auto used = std::min<std::int64_t>(count_, kSamples);
-  std::sort(sorted.begin(), sorted.begin() + used);
-  ns_per_byte_ = sorted[static_cast<std::size_t>(used / 2)];
+  ns_per_byte_ = median(samples_, count_);
 }
 
 bool DepartureMeter::is_slow(std::int64_t took_ns, std::uint32_t bytes) {
@@ -168,13 +173,10 @@ void DepartureMeter::left(std::int64_t took_ns, std::uint32_t bytes) {
   samples_[static_cast<std::size_t>(count_ % kSamples)] =
       static_cast<double>(took_ns) / static_cast<double>(bytes);
   ++count_;
-  std::array<double, kSamples> sorted = samples_;
-  const auto used = std::min<std::int64_t>(count_, kSamples);
-  std::sort(sorted.begin(), sorted.begin() + used);
-  ns_per_byte_ = sorted[static_cast<std::size_t>(used / 2)];
-  slow_ = static_cast<int>(std::count_if(sorted.begin(), sorted.begin() + used, [](double sample) {
-    return sample > kFastRailNsPerByte;
-  }));
+  ns_per_byte_ = median(samples_, count_);
+  // Samples that are not there yet are 0.
+  slow_ = static_cast<int>(
+      std::ranges::count_if(samples_, [](double sample) { return sample > kFastRailNsPerByte; }));
 }
 
 void RoundTripMeter::completed(std::int64_t round_trip_ns, bool was_idle) {

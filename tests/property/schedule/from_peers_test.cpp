@@ -25,10 +25,6 @@ ReplayCall make_from_peers_call(const Shape& shape, const SourceOf& source_of) {
   return {shape, std::move(schedules)};
 }
 
-NodeMap one_node(int ranks) {
-  return NodeMap(std::vector<int>(static_cast<std::size_t>(ranks), 0));
-}
-
 TEST(FromPeers, SequencesOfAnyShape) {
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     Generator generator(seed);

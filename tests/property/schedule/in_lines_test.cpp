@@ -9,10 +9,6 @@
 namespace allrail::schedule::testing {
 namespace {
 
-NodeMap one_node(int ranks) {
-  return NodeMap(std::vector<int>(static_cast<std::size_t>(ranks), 0));
-}
-
 ReplayCall make_call(const Shape& shape) {
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < shape.ranks(); ++rank) {

@@ -42,6 +42,10 @@ class Generator {
   std::mt19937_64 engine_;
 };
 
+inline NodeMap one_node(int ranks) {
+  return NodeMap(std::vector<int>(static_cast<std::size_t>(ranks), 0));
+}
+
 /// Blocked, cyclic or fully irregular, with 1 to `ranks` nodes.
 inline NodeMap random_map(Generator& generator, int ranks) {
   // Every other map has few nodes, so that nodes have room for several leaders.
