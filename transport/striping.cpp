@@ -50,9 +50,9 @@ constexpr double kFastRailNsPerByte = 1e9 / 150e6;
 constexpr double kAlikeShare = 0.8;
 
 /// Of the first `count` samples.
-template <std::size_t kSamples>
-double median(std::array<double, kSamples> samples, std::int64_t count) {
-  const auto used = std::min<std::int64_t>(count, kSamples);
+template <class Samples>
+double median(Samples samples, std::int64_t count) {
+  const auto used = std::min(count, static_cast<std::int64_t>(samples.size()));
   std::sort(samples.begin(), samples.begin() + used);
   return samples[static_cast<std::size_t>(used / 2)];
 }
