@@ -28,7 +28,7 @@ schedule::Round broadcast_in(const TreeLevel& level, int me, Gathered gathered) 
   const auto all_but_gathered = [&](int peer, int child) {
     const int known = gathered == Gathered::Subtree ? level.subtree(child) : 1;
     return schedule::Transfer{peer, (child + known) % level.participants,
-                              level.participants - known};
+                              level.participants - known, level.port_of(child)};
   };
   if (level.is_parent(me)) {
     level.for_children_of(me,

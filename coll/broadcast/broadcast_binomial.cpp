@@ -16,9 +16,11 @@ schedule::Exchange binomial(int participants, int me, int ports, int pieces) {
        level.size = level.above()) {
     schedule::Round round;
     if (level.is_parent(me)) {
-      level.for_children_of(me, [&](int child) { round.puts.push_back({child, 0, pieces}); });
+      level.for_children_of(me, [&](int child) {
+        round.puts.push_back({child, 0, pieces, level.port_of(child)});
+      });
     } else if (level.is_child(me)) {
-      round.awaits.push_back({level.parent_of(me), 0, pieces});
+      round.awaits.push_back({level.parent_of(me), 0, pieces, level.port_of(me)});
     }
     exchange.rounds.push_back(std::move(round));
   }

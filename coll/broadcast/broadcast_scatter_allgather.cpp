@@ -18,9 +18,9 @@ schedule::Exchange scatter_allgather(int participants, int me, int ports, int pi
     const int end = first + std::min(ports, participants - first);
     schedule::Round round;
     if (me == 0) {
-      for (int to = first; to < end; ++to) round.puts.push_back({to, to, 1});
+      for (int to = first; to < end; ++to) round.puts.push_back({to, to, 1, to - first});
     } else if (me >= first && me < end) {
-      round.awaits.push_back({0, me, 1});
+      round.awaits.push_back({0, me, 1, me - first});
     }
     exchange.rounds.push_back(std::move(round));
   }

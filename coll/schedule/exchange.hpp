@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 // What a paper's algorithm does among n participants, in whole blocks: block i is what participant
@@ -15,12 +16,20 @@ struct Transfer {
   int peer;
   int first;
   int count;
+  // Both ends of a transfer name the same port. Where one end has several in the round and the
+  // other has one, it is the place at the first; -1: the place in the round, at either end.
+  int port = -1;
 };
 
+/// The port of the transfer that stands at `place` in its round.
+inline std::size_t port_of(const Transfer& transfer, std::size_t place) {
+  return transfer.port < 0 ? place : static_cast<std::size_t>(transfer.port);
+}
+
 /// One step of the k-port model. All puts are posted before the awaits. The order of `puts` is the
-/// port order. A put sends only blocks that the participant owns or awaited in an earlier round.
-/// For every ordered pair (a, b) the puts of a to b in round r are the awaits of b from a in round
-/// r, in the same order.
+/// port order where these do not say it. A put sends only blocks that the participant owns or
+/// awaited in an earlier round. For every ordered pair (a, b) the puts of a to b in round r are the
+/// awaits of b from a in round r, in the same order.
 struct Round {
   std::vector<Transfer> puts;
   std::vector<Transfer> awaits;

@@ -77,10 +77,11 @@ Schedule lower_flat(const Exchange& exchange, const Shape& shape, int rank) {
   for (int r = 0; r < rounds; ++r) {
     const Round& round = exchange.rounds[r];
     steps.enter_round(r);
-    for (std::size_t port = 0; port < round.puts.size(); ++port) {
-      const int peer = round.puts[port].peer;
+    for (std::size_t i = 0; i < round.puts.size(); ++i) {
+      const std::size_t port = port_of(round.puts[i], i);
+      const int peer = round.puts[i].peer;
       for (const Transfer& piece :
-           contiguous_pieces(round.puts[port], shape.ranks(), exchange.placement, rank, peer)) {
+           contiguous_pieces(round.puts[i], shape.ranks(), exchange.placement, rank, peer)) {
         steps.put(port, peer, Memory::Slot, part(rank) + regions.offset(rank, piece.first),
                   Memory::Slot, part(peer) + regions.offset(peer, piece.first),
                   regions.span_bytes(piece));
@@ -92,10 +93,11 @@ Schedule lower_flat(const Exchange& exchange, const Shape& shape, int rank) {
     } else {
       copy_out(steps, exchange.rounds[r - 1], shape, regions, part(rank), rank);
     }
-    for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-      const int peer = round.awaits[port].peer;
+    for (std::size_t i = 0; i < round.awaits.size(); ++i) {
+      const std::size_t port = port_of(round.awaits[i], i);
+      const int peer = round.awaits[i].peer;
       for (const Transfer& piece :
-           contiguous_pieces(round.awaits[port], shape.ranks(), exchange.placement, peer, rank)) {
+           contiguous_pieces(round.awaits[i], shape.ranks(), exchange.placement, peer, rank)) {
         const int header = covers(piece, peer, shape.ranks()) ? peer : piece.first;
         steps.await(port, peer, Memory::Slot, part(rank) + regions.offset(rank, header),
                     part(rank) + regions.offset(rank, piece.first), regions.span_bytes(piece));
@@ -125,8 +127,9 @@ Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int 
   for (int r = 0; r < rounds; ++r) {
     const Round& round = exchange.rounds[r];
     steps.enter_round(r);
-    for (std::size_t port = 0; port < round.puts.size(); ++port) {
-      for (const Transfer& run : receive_runs(round.puts[port], shape)) {
+    for (std::size_t i = 0; i < round.puts.size(); ++i) {
+      const std::size_t port = port_of(round.puts[i], i);
+      for (const Transfer& run : receive_runs(round.puts[i], shape)) {
         // My block alone goes from where the user has it. With others it goes from the receive
         // buffer, where it was copied in round 0, the only round in which there are no others.
         const std::uint64_t bytes = run_bytes(run, shape);
@@ -139,8 +142,9 @@ Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int 
     if (r == 0) {
       steps.copy(Memory::Send, 0, Memory::Receive, shape.receive_offsets[rank], shape.bytes[rank]);
     }
-    for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-      for (const Transfer& run : receive_runs(round.awaits[port], shape)) {
+    for (std::size_t i = 0; i < round.awaits.size(); ++i) {
+      const std::size_t port = port_of(round.awaits[i], i);
+      for (const Transfer& run : receive_runs(round.awaits[i], shape)) {
         steps.await(port, run.peer, Memory::Receive, 0, shape.receive_offsets[run.first],
                     run_bytes(run, shape));
       }

@@ -139,7 +139,9 @@ class ContentsLowering {
     for (int r = 0; r < static_cast<int>(exchange_.rounds.size()); ++r) {
       const Round& round = exchange_.rounds[static_cast<std::size_t>(r)];
       steps_.enter_round(r);
-      for (std::size_t port = 0; port < round.puts.size(); ++port) put(port, round.puts[port]);
+      for (std::size_t i = 0; i < round.puts.size(); ++i) {
+        put(port_of(round.puts[i], i), round.puts[i]);
+      }
       // While these puts fly, what is already here goes to its place, but not before other puts
       // that need not wait either.
       const bool is_last_round = r + 1 == static_cast<int>(exchange_.rounds.size());
@@ -147,8 +149,8 @@ class ContentsLowering {
       if (!kept) keep();
       kept = true;
       take(arrived + 1);
-      for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-        await(port, round.awaits[port]);
+      for (std::size_t i = 0; i < round.awaits.size(); ++i) {
+        await(port_of(round.awaits[i], i), round.awaits[i]);
         ++arrived;
         if (!alone()) steps_.publish(++stage);
         // Nothing follows that it would hold up, and the next one may still be on its way.

@@ -198,8 +198,9 @@ class MultiLeaderLowering {
   void run_round(const Round& round, int me, int count, const Regions& regions,
                  const Place& place) {
     post_puts(round, me, count, regions, place);
-    for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-      post_await(port, round.awaits[port], me, count, regions, place);
+    for (std::size_t i = 0; i < round.awaits.size(); ++i) {
+      const std::size_t port = port_of(round.awaits[i], i);
+      post_await(port, round.awaits[i], me, count, regions, place);
     }
   }
 
@@ -207,8 +208,9 @@ class MultiLeaderLowering {
   void post_puts(const Round& round, int me, int count, const Regions& regions,
                  const Place& place) {
     const std::uint64_t from = place(me).second;
-    for (std::size_t port = 0; port < round.puts.size(); ++port) {
-      const Transfer& put = round.puts[port];
+    for (std::size_t i = 0; i < round.puts.size(); ++i) {
+      const std::size_t port = port_of(round.puts[i], i);
+      const Transfer& put = round.puts[i];
       const auto [peer, to] = place(put.peer);
       for (const Transfer& piece :
            contiguous_pieces(put, count, Placement::Absolute, me, put.peer)) {
@@ -250,8 +252,9 @@ class MultiLeaderLowering {
       post_puts(round, me_, count, areas_.regions(), place);
       // While these puts fly, what is already here goes to its place.
       before == nullptr ? copy_group() : copy_arrivals(*before);
-      for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-        post_await(port, round.awaits[port], me_, count, areas_.regions(), place);
+      for (std::size_t i = 0; i < round.awaits.size(); ++i) {
+        const std::size_t port = port_of(round.awaits[i], i);
+        post_await(port, round.awaits[i], me_, count, areas_.regions(), place);
         if (!alone) steps_.publish(++stage);
       }
       before = &round;

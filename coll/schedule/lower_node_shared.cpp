@@ -58,16 +58,18 @@ class NodeSharedLowering {
     for (int r = 0; r < static_cast<int>(exchange_.rounds.size()); ++r) {
       const Round& round = exchange_.rounds[r];
       node_.steps().enter_round(r);
-      for (std::size_t port = 0; port < round.puts.size(); ++port) {
-        for (const Run& run : runs_of(round.puts[port])) {
-          node_.steps().put(port, node_.leader_of(round.puts[port].peer), Memory::Receive,
-                            run.offset, Memory::Receive, run.offset, run.bytes);
+      for (std::size_t i = 0; i < round.puts.size(); ++i) {
+        const std::size_t port = port_of(round.puts[i], i);
+        for (const Run& run : runs_of(round.puts[i])) {
+          node_.steps().put(port, node_.leader_of(round.puts[i].peer), Memory::Receive, run.offset,
+                            Memory::Receive, run.offset, run.bytes);
           has_put = true;
         }
       }
-      for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-        for (const Run& run : runs_of(round.awaits[port])) {
-          node_.steps().await(port, node_.leader_of(round.awaits[port].peer), Memory::Receive, 0,
+      for (std::size_t i = 0; i < round.awaits.size(); ++i) {
+        const std::size_t port = port_of(round.awaits[i], i);
+        for (const Run& run : runs_of(round.awaits[i])) {
+          node_.steps().await(port, node_.leader_of(round.awaits[i].peer), Memory::Receive, 0,
                               run.offset, run.bytes);
         }
       }

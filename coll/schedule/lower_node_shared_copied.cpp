@@ -79,10 +79,11 @@ class CopiedLowering {
   void exchange_round(const Round& round, const Round* before) {
     const int me = node_.node();
     const int nodes = shape_.map.nodes();
-    for (std::size_t port = 0; port < round.puts.size(); ++port) {
-      const int peer = round.puts[port].peer;
+    for (std::size_t i = 0; i < round.puts.size(); ++i) {
+      const std::size_t port = port_of(round.puts[i], i);
+      const int peer = round.puts[i].peer;
       for (const Transfer& piece :
-           contiguous_pieces(round.puts[port], nodes, exchange_.placement, me, peer)) {
+           contiguous_pieces(round.puts[i], nodes, exchange_.placement, me, peer)) {
         node_.steps().put(port, node_.leader_of(peer), Memory::Slot,
                           regions_.offset(me, piece.first), Memory::Slot,
                           regions_.offset(peer, piece.first), regions_.span_bytes(piece));
@@ -93,10 +94,11 @@ class CopiedLowering {
     } else {
       copy_out(*before);
     }
-    for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-      const int peer = round.awaits[port].peer;
+    for (std::size_t i = 0; i < round.awaits.size(); ++i) {
+      const std::size_t port = port_of(round.awaits[i], i);
+      const int peer = round.awaits[i].peer;
       for (const Transfer& piece :
-           contiguous_pieces(round.awaits[port], nodes, exchange_.placement, peer, me)) {
+           contiguous_pieces(round.awaits[i], nodes, exchange_.placement, peer, me)) {
         const int header = covers(piece, peer, nodes) ? peer : piece.first;
         node_.steps().await(port, node_.leader_of(peer), Memory::Slot, regions_.offset(me, header),
                             regions_.offset(me, piece.first), regions_.span_bytes(piece));

@@ -127,8 +127,9 @@ class NodeLowering {
       } else {
         copy_while_flying(arrived);
       }
-      for (std::size_t port = 0; port < round.awaits.size(); ++port) {
-        for (const int lane : led_) post_await(port, lane, round.awaits[port]);
+      for (std::size_t i = 0; i < round.awaits.size(); ++i) {
+        const std::size_t port = port_of(round.awaits[i], i);
+        for (const int lane : led_) post_await(port, lane, round.awaits[i]);
         ++arrived;
         if (!alone) {
           steps_.publish(++stage);
@@ -158,10 +159,11 @@ class NodeLowering {
 
   /// Lanes share the ports of who leads them: puts of one port follow each other.
   void post_puts(const Round& round) {
-    for (std::size_t port = 0; port < round.puts.size(); ++port) {
-      const int peer = round.puts[port].peer;
+    for (std::size_t i = 0; i < round.puts.size(); ++i) {
+      const std::size_t port = port_of(round.puts[i], i);
+      const int peer = round.puts[i].peer;
       const auto pieces =
-          contiguous_pieces(round.puts[port], shape_.map.nodes(), exchange_.placement, node_, peer);
+          contiguous_pieces(round.puts[i], shape_.map.nodes(), exchange_.placement, node_, peer);
       for (const int lane : led_) {
         for (const Transfer& piece : pieces) {
           steps_.put(port, leader(peer, lane), Memory::Slot, region(node_, lane, piece.first),

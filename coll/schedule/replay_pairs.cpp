@@ -38,6 +38,15 @@ void compare(const Pairs& puts, const Pairs& awaits, std::uint64_t ranks,
                                   std::to_string(await.to_offset) + " are awaited"});
         break;
       }
+      if (put.round != await.round || put.port != await.port) {
+        violations.push_back(
+            {Fault::PutAwaitMismatch, "put " + std::to_string(i) + " " + pair_name(pair, ranks) +
+                                          " is of round " + std::to_string(put.round) + ", port " +
+                                          std::to_string(put.port) + ", and awaited in round " +
+                                          std::to_string(await.round) + ", at port " +
+                                          std::to_string(await.port)});
+        break;
+      }
     }
   }
   for (const auto& [pair, awaited] : awaits) {

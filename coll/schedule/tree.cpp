@@ -10,12 +10,22 @@ Round gather_in(const TreeLevel& level, int me) {
   Round round;
   if (level.is_parent(me)) {
     level.for_children_of(me, [&](int child) {
-      round.awaits.push_back({child, child, level.subtree(child)});
+      round.awaits.push_back({child, child, level.subtree(child), level.port_of(child)});
     });
   } else if (level.is_child(me)) {
-    round.puts.push_back({level.parent_of(me), me, level.subtree(me)});
+    round.puts.push_back({level.parent_of(me), me, level.subtree(me), level.port_of(me)});
   }
   return round;
+}
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+template <class Visit>
+void for_children(const Tree& tree, int place, const Visit& visit) {
+  const int end = place + tree.size[at(place)];
+  for (int child = place + 1; child < end; child += tree.size[at(child)]) {
+    visit(child, tree.round[at(child)]);
+  }
 }
 
 }  // namespace
@@ -30,18 +40,20 @@ Exchange gather_up_tree(int participants, int me, int ports) {
 }
 
 Exchange gather_up(const Tree& tree, int place) {
-  const auto at = [](int index) { return static_cast<std::size_t>(index); };
   Exchange exchange;
-  exchange.rounds.resize(at(tree.rounds));
-  const int end = place + tree.size[at(place)];
-  for (int child = place + 1; child < end; child += tree.size[at(child)]) {
-    exchange.rounds[at(tree.round[at(child)])].awaits.push_back(
-        {child, child, tree.size[at(child)]});
-  }
-  if (tree.parent[at(place)] >= 0) {
-    exchange.rounds[at(tree.round[at(place)])].puts.push_back(
-        {tree.parent[at(place)], place, tree.size[at(place)]});
-  }
+  exchange.rounds.resize(static_cast<std::size_t>(tree.rounds));
+  for_children(tree, place, [&](int child, int round) {
+    std::vector<Transfer>& awaits = exchange.rounds[at(round)].awaits;
+    awaits.push_back({child, child, tree.size[at(child)], static_cast<int>(awaits.size())});
+  });
+  const int parent = tree.parent[at(place)];
+  if (parent < 0) return exchange;
+  int port = 0;
+  for_children(tree, parent, [&](int child, int round) {
+    if (child < place && round == tree.round[at(place)]) ++port;
+  });
+  exchange.rounds[at(tree.round[at(place)])].puts.push_back(
+      {parent, place, tree.size[at(place)], port});
   return exchange;
 }
 
@@ -53,11 +65,14 @@ Exchange gather_at_root(int participants, int me, int ports) {
   const auto round_of = [&](int from) -> Round& {
     return exchange.rounds[static_cast<std::size_t>((from - 1) / ports)];
   };
+  const auto port_of = [&](int from) { return (from - 1) % ports; };
   if (me != 0) {
-    round_of(me).puts.push_back({0, me, 1});
+    round_of(me).puts.push_back({0, me, 1, port_of(me)});
     return exchange;
   }
-  for (int from = 1; from < participants; ++from) round_of(from).awaits.push_back({from, from, 1});
+  for (int from = 1; from < participants; ++from) {
+    round_of(from).awaits.push_back({from, from, 1, port_of(from)});
+  }
   return exchange;
 }
 Exchange mirrored(const Exchange& exchange) {

@@ -22,6 +22,8 @@ struct TreeLevel {
   }
   bool is_parent(int one) const { return one % above() == 0; }
   bool is_child(int one) const { return one % size == 0 && !is_parent(one); }
+  /// Its place among the children of its parent.
+  int port_of(int child) const { return static_cast<int>(child % above() / size) - 1; }
   int parent_of(int child) const { return static_cast<int>(child - child % above()); }
   template <class Visit>
   void for_children_of(int parent, const Visit& visit) const {

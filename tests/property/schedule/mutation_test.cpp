@@ -87,6 +87,7 @@ TEST(Mutation, CopyBeforeItsAwait) {
 
 TEST(Mutation, ShortenedPut) {
   expect_caught(shorten_put, {Fault::PutAwaitMismatch});
+  expect_caught(put_at_another_port, {Fault::PutAwaitMismatch});
   expect_caught(shorten_put_and_await, {Fault::ReadBeforeArrival});
 }
 

@@ -177,6 +177,13 @@ inline bool shorten_put(ReplayCall& call, int rank, std::size_t index) {
   return step.kind == StepKind::Put;
 }
 
+/// Its receiver looks for it elsewhere.
+inline bool put_at_another_port(ReplayCall& call, int rank, std::size_t index) {
+  Step& step = steps_of(call, rank)[index];
+  ++step.port;
+  return step.kind == StepKind::Put;
+}
+
 /// Both sides agree on too few bytes.
 inline bool shorten_put_and_await(ReplayCall& call, int rank, std::size_t index) {
   Step& step = steps_of(call, rank)[index];

@@ -111,6 +111,7 @@ TEST(RootedMutation, ReadBeforeItsAwait) {
 
 TEST(RootedMutation, ShortenedPut) {
   expect_caught(shorten_put, {Fault::PutAwaitMismatch});
+  expect_caught(put_at_another_port, {Fault::PutAwaitMismatch});
   expect_caught(shorten_put_and_await, {Fault::ReadBeforeArrival});
 }
 
