@@ -136,6 +136,10 @@ inline void Engine::begin(CallRun& run) {
   // The root's side of a collective is null elsewhere.
   if (call.buffers.send != nullptr) call.buffers.send += offset;
   if (call.buffers.receive != nullptr) call.buffers.receive += offset;
+  call.goes_on = plan.description().root >= 0 && plan.description().root == last_root_ &&
+                 plan.description().operation == last_operation_;
+  last_root_ = plan.description().root;
+  last_operation_ = plan.description().operation;
   call.description = plan.description();
   call.window = nullptr;
   if (plan.zero_copy()) {

@@ -47,6 +47,8 @@ struct Call {
   std::uint64_t window_offset = 0;  // where the receive buffer begins in it
   std::uint64_t slice_offset = 0;   // where this slice begins, on all ranks
   bool has_puts = true;             // false: no step is a Put or an Await
+  // It goes from or to the same root as the call before it, so that nobody answers in between.
+  bool goes_on = false;
   bool zero_copy() const { return window != nullptr; }
 };
 

@@ -63,6 +63,7 @@ struct Put {
   std::uint64_t offset = 0;
   int port = 0;            // small puts choose their rail by port
   int only_rail = -1;      // this rail and no other, for measurements; -1: any
+  bool coalesce = false;   // the peer does not answer it: it may leave together with later ones
   std::uint64_t call = 0;  // of the collective call, never less than in earlier puts
 };
 

@@ -49,6 +49,7 @@ struct OpenPut {
   bool primary = true;
   bool striped = false;
   bool measured = true;                     // its chunks ask for acknowledgements of their own
+  bool coalesce = false;                    // it may leave together with later ones
   std::array<RemoteKey, kMaxRails> keys{};  // by rail of the peer
   OpenPut* previous = nullptr;              // all open puts of the fabric, oldest first
   OpenPut* next = nullptr;

@@ -21,6 +21,8 @@
 //  - What the sender may count as delivered is reported: both close() and the rail, before it
 //    reports link_down(), first report every chunk that has landed whole. On RDMA a chunk is done
 //    at its sender before the receiver has looked; were it forgotten, nobody would send it again.
+//  - A chunk that says `coalesce` may stay on this host while earlier ones to that peer have not
+//    reached the other host, so that several leave together. It leaves without a call of ours.
 //  - A rail writes only inside registered windows; a chunk that would not fit is dropped and takes
 //    its link down with a reason.
 //  - Nothing here throws after connect(); failures are link_down() events.
@@ -65,6 +67,7 @@ struct Chunk {
   RemoteKey window;             // ignored where `primary`
   bool primary = true;          // the peer's primary window (its node segment)
   bool bulk = false;            // its sender may wait for the acknowledgement, or measures by it
+  bool coalesce = false;        // nobody answers it: it may leave together with what follows
   std::uint64_t offset = 0;     // bytes from the start of the window
 };
 

@@ -90,6 +90,7 @@ std::uint64_t FabricState::put(const Put& put) {
   open.port = put.port;
   open.only_rail = put.only_rail;
   open.primary = put.window == nullptr;
+  open.coalesce = put.coalesce;
   open.striped = put.bytes > options_.stripe_threshold_bytes && cut.count > 1;
   open.measured = !open.striped || is_to_measure(to, put);
   if (put.window != nullptr)
@@ -230,6 +231,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   chunk.bytes = put.cut.bytes(index);
   chunk.immediate = make_immediate(put.number, index);
   chunk.primary = put.primary;
+  chunk.coalesce = put.coalesce;
   // What asks for none must not fill the window. Short chunks do not, and say nothing of the rate.
   const bool fills_window = chunk.bytes >= kMeasuredChunkBytes &&
                             link.in_flight_bytes + chunk.bytes > state.counters.window_bytes / 2;

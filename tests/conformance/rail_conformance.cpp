@@ -89,8 +89,10 @@ void RailConformance::connect() {
   ASSERT_TRUE(until([&] { return at_sender_.ups > 0 && at_receiver_.ups > 0; }));
 }
 
-bool RailConformance::post(std::size_t at, std::uint32_t bytes, std::uint32_t immediate) {
+bool RailConformance::post(std::size_t at, std::uint32_t bytes, std::uint32_t immediate,
+                           bool coalesce) {
   Chunk chunk;
+  chunk.coalesce = coalesce;
   chunk.from = source_.data() + at;
   chunk.bytes = bytes;
   chunk.offset = at;
@@ -168,6 +170,25 @@ TEST_P(RailConformance, TheWholeQueueIsTakenAndCompletedOnce) {
   for (int i = 0; i < depth; ++i)
     EXPECT_EQ(at_receiver_.arrivals[static_cast<std::size_t>(i)].immediate,
               static_cast<std::uint32_t>(i));
+}
+
+TEST_P(RailConformance, ChunksThatCoalesceArriveThoughTheirSenderIsAway) {
+  connect();
+  constexpr std::uint32_t kChunks = 16;
+  constexpr std::uint32_t kBytes = 700;
+  for (std::uint32_t i = 0; i < kChunks; ++i) {
+    ASSERT_TRUE(post(std::size_t{i} * kBytes, kBytes, i, /*coalesce=*/true)) << i;
+  }
+  sender().submit();
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (at_receiver_.arrivals.size() < kChunks && Clock::now() < end) {
+    if (!receiver().poll(at_receiver_)) group_->step();
+  }
+  ASSERT_EQ(at_receiver_.arrivals.size(), kChunks);
+  const std::size_t all_bytes = std::size_t{kChunks} * kBytes;
+  EXPECT_TRUE(same_bytes(std::span(window_).first(all_bytes), std::span(source_).first(all_bytes)));
+  receiver().flush_acknowledgements();
+  EXPECT_TRUE(until([&] { return at_sender_.completed == static_cast<int>(kChunks); }));
 }
 
 TEST_P(RailConformance, NothingCompletesBeforeItIsDelivered) {

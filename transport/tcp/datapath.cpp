@@ -61,6 +61,7 @@ class TcpRail::Receiver final : public FrameSink {
   }
 
   Target chunk_begins(const FrameHeader& header) override {
+    link_.stream->peer_coalesces = header.coalesce != 0;
     Target target = rail_.windows_.find(header);
     if (target.violation == nullptr &&
         !events_.chunk_wanted(rail_.index(), link_.peer, header.immediate)) {
@@ -73,6 +74,7 @@ class TcpRail::Receiver final : public FrameSink {
     Stream& stream = *link_.stream;
     if (stream.chunks_untold() == 0) ++rail_.untold_links_;
     ++stream.chunks_received;
+    stream.coalescing.interrupt();
     stream.bytes_untold += header.bulk != 0 ? header.bytes : header.bytes / kSmallPutShare;
     stream.last_chunk_bytes = header.bytes;
     if (written) {
@@ -100,6 +102,7 @@ bool TcpRail::post(int peer, const Chunk& chunk) {
   header.type = FrameType::Chunk;
   header.primary = chunk.primary ? 1 : 0;
   header.bulk = chunk.bulk ? 1 : 0;
+  header.coalesce = chunk.coalesce && chunk.bytes <= kMostCoalescedBytes ? 1 : 0;
   header.bytes = chunk.bytes;
   header.immediate = chunk.immediate;
   header.window = chunk.primary ? 0 : chunk.window.address;
@@ -123,9 +126,17 @@ bool TcpRail::send_frame(TcpLink& link, const FrameHeader& frame, const std::byt
   Stream& stream = *link.stream;
   FrameHeader header = frame;
   header.received = stream.chunks_received;
+  header.coalesce = stream.coalescing.count(frame.coalesce != 0) ? 1 : 0;
+  send_or_queue(link, header, payload);
+  if (stream.queue.empty()) stream.coalescing.apply(link.fd.get());
+  return true;
+}
+
+void TcpRail::send_or_queue(TcpLink& link, const FrameHeader& header, const std::byte* payload) {
+  Stream& stream = *link.stream;
   if (!stream.queue.empty()) {
     stream.queue.push(header, payload, 0);
-    return true;
+    return;
   }
   const std::size_t total_bytes = kFrameHeaderBytes + header.bytes;
   if (total_bytes > kInlineBytes) {
@@ -134,7 +145,7 @@ bool TcpRail::send_frame(TcpLink& link, const FrameHeader& frame, const std::byt
     stream.queue.push(header, payload, 0);
     stream.unsubmitted = unsubmitted_ = true;
     ++queued_links_;
-    return true;
+    return;
   }
   std::array<std::byte, kInlineBytes> bytes;
   std::memcpy(bytes.data(), &header, kFrameHeaderBytes);
@@ -146,15 +157,14 @@ bool TcpRail::send_frame(TcpLink& link, const FrameHeader& frame, const std::byt
   if (sent == static_cast<ssize_t>(total_bytes)) {
     if (header.type == FrameType::Chunk) ++stream.chunks_sent;
     told(stream, header.received);
-    return true;
+    return;
   }
   if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
     send_failed(link, errno);
-    return true;  // accepted: the link goes down at the next poll()
+    return;  // the link goes down at the next poll()
   }
   stream.queue.push(header, payload, sent < 0 ? 0 : static_cast<std::size_t>(sent));
   ++queued_links_;
-  return true;
 }
 
 void TcpRail::submit() {
@@ -202,6 +212,7 @@ void TcpRail::flush(TcpLink& link) {
     advance_queue(stream, static_cast<std::size_t>(sent));
     if (stream.queue.empty()) {
       --queued_links_;
+      stream.coalescing.apply(link.fd.get());
       if (std::exchange(stream.wants_writable, false)) watch(link, EPOLLIN, false);
       return;
     }
@@ -319,6 +330,7 @@ bool TcpRail::receive(TcpLink& link, RailEvents& events) {
     // Less than asked for: the socket is empty, and asking again would only cost a call.
     if (count < target.size() + buffer_bytes) break;
   }
+  if (any && stream.peer_coalesces) acknowledge_segments(link.fd.get());
   if (stream.chunks_untold() >= kUntoldChunks || stream.bytes_untold >= kUntoldBytes) {
     send_acknowledgement(link);
   }

@@ -114,6 +114,7 @@ class TcpRail final : public Rail {
 
   // datapath.cpp
   bool send_frame(TcpLink& link, const FrameHeader& frame, const std::byte* payload);
+  void send_or_queue(TcpLink& link, const FrameHeader& header, const std::byte* payload);
   void flush(TcpLink& link);
   void advance_queue(Stream& stream, std::size_t sent_bytes);
   void send_failed(TcpLink& link, int error_number);
