@@ -235,6 +235,7 @@ bool FakeNetwork::post(Link& link, int side, const Chunk& chunk) {
   end.in_flight_bytes += chunk.bytes;
   end.use.most_bytes = std::max(end.use.most_bytes, end.in_flight_bytes);
   if (chunk.bulk) ++end.use.bulk_chunks;
+  if (chunk.coalesce) ++end.use.coalescing_chunks;
   FakeRail& sender = *rail(link.ports[side]);
   const double duration_ns = static_cast<double>(chunk.bytes) / options.bytes_per_second * 1e9;
   sender.sends_until_ns_ = std::max(sender.sends_until_ns_, now_ns_ - options.saved_up_ns) +

@@ -80,6 +80,7 @@ class FakeNetwork {
     std::uint64_t most_bytes = 0;
     std::int64_t longest_ns = 0;  // from posting a chunk to its completion
     std::uint64_t bulk_chunks = 0;
+    std::uint64_t coalescing_chunks = 0;  // that might have been held back
   };
   Use use(Port from, Port to) { return link(from, to).ends[from.rank < to.rank ? 0 : 1].use; }
   /// Nothing was posted to a rail of this rank without a submit() or poll() after it.

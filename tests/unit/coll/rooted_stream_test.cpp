@@ -61,7 +61,7 @@ class Streaming {
   PlanRequest request(const Stream& kind) const {
     PlanRequest request;
     request.operation = kind.operation;
-    request.root = 0;
+    request.root = kind.operation == Operation::Allgather ? -1 : 0;
     request.algorithm = kind.operation == Operation::Allgather ? "smp-direct" : "smp-binomial";
     request.bytes.assign(static_cast<std::size_t>(ranks()), kind.bytes);
     for (int rank = 0; rank < ranks(); ++rank)
@@ -169,6 +169,50 @@ TEST_P(ChangingStream, NeverWaitsForAClock) {
       ASSERT_NO_FATAL_FAILURE(make_calls(20, 2));
     }
   }
+}
+
+/// Chunks that rails may hold back, and the calls that they belong to.
+class CoalescingStream : public Streaming, public ::testing::Test {
+ protected:
+  CoalescingStream() : Streaming(1) {
+    prepare(
+        {{Operation::Broadcast, 1, 8}, {Operation::Gather, 1, 8}, {Operation::Allgather, 1, 8}});
+  }
+  std::uint64_t coalescing() {
+    std::uint64_t chunks = 0;
+    for (int from = 0; from < ranks(); ++from) {
+      for (int to = 0; to < ranks(); ++to) {
+        if (from != to) chunks += network_.use({from, 0}, {to, 0}).coalescing_chunks;
+      }
+    }
+    return chunks;
+  }
+};
+
+constexpr std::size_t kBroadcast = 0;
+constexpr std::size_t kGather = 1;
+constexpr std::size_t kAllgather = 2;
+constexpr std::uint64_t kPutsPerCall = kNodes - 1;
+
+TEST_F(CoalescingStream, BeginsWithTheSecondCallThatIsAlike) {
+  ASSERT_NO_FATAL_FAILURE(make_calls(1, kBroadcast));
+  EXPECT_EQ(coalescing(), 0U);
+  ASSERT_NO_FATAL_FAILURE(make_calls(9, kBroadcast));
+  EXPECT_EQ(coalescing(), 9 * kPutsPerCall);
+  ASSERT_NO_FATAL_FAILURE(make_calls(1, kGather));
+  EXPECT_EQ(coalescing(), 9 * kPutsPerCall) << "a gather answers a broadcast";
+  ASSERT_NO_FATAL_FAILURE(make_calls(5, kGather));
+  EXPECT_EQ(coalescing(), 14 * kPutsPerCall);
+}
+
+TEST_F(CoalescingStream, EndsWithWhateverComesInBetween) {
+  for (int round = 0; round < 5; ++round) {
+    for (const std::size_t kind : {kBroadcast, kAllgather, kBroadcast, kGather}) {
+      ASSERT_NO_FATAL_FAILURE(make_calls(1, kind));
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(make_calls(5, kAllgather));
+  EXPECT_EQ(coalescing(), 0U);
 }
 
 std::vector<Stream> streams(std::initializer_list<Operation> operations,
