@@ -54,6 +54,7 @@ void Engine::run(const CallPlan& plan, const Buffers& buffers, base::Deadline de
 bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
   SliceIdentity& identity = blocking_.walked;
   identity = next_identity(plan, buffers.place);
+  last_root_ = -1;
   blocking_.walked_steps = 0;
   if (!done_counts_.my_node_is_done(identity.slot.previous_call)) return false;
   // Between nodes a rank waits for longer than it looks.
@@ -136,8 +137,8 @@ inline void Engine::begin(CallRun& run) {
   // The root's side of a collective is null elsewhere.
   if (call.buffers.send != nullptr) call.buffers.send += offset;
   if (call.buffers.receive != nullptr) call.buffers.receive += offset;
-  call.goes_on = plan.description().root >= 0 && plan.description().root == last_root_ &&
-                 plan.description().operation == last_operation_;
+  call.continues_stream = plan.may_coalesce() && plan.description().root == last_root_ &&
+                          plan.description().operation == last_operation_;
   last_root_ = plan.description().root;
   last_operation_ = plan.description().operation;
   call.description = plan.description();

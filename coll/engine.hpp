@@ -145,8 +145,8 @@ class Engine {
   CallRun* to_begin_ = nullptr;  // the first with slices that are not begun
   CallRun blocking_;             // of run()
   std::uint64_t sequence_ = 0;
-  Operation last_operation_ = Operation::Barrier;  // of the call begun last
-  std::int32_t last_root_ = -1;
+  Operation last_operation_ = Operation::Barrier;  // of the slice begun last
+  std::int32_t last_root_ = -1;                    // -1: none, or it was walked
   std::uint64_t slices_ended_ = 0;
   std::int64_t waiting_since_ns_ = 0;  // 0: no slow check since the last slice ended
   std::int64_t next_slow_check_ns_ = 0;

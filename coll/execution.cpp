@@ -194,7 +194,7 @@ bool Execution::put(const Step& step) {
   put.bytes = step.bytes;
   put.port = port_of(step);
   put.call = call_.identity.number;
-  put.coalesce = call_.goes_on;
+  put.coalesce = call_.continues_stream;
   if (step.to == Memory::Slot) {
     if (!context_.done_counts.node_of_is_done(step.peer, call_.identity.slot.previous_call))
       return false;

@@ -47,8 +47,8 @@ struct Call {
   std::uint64_t window_offset = 0;  // where the receive buffer begins in it
   std::uint64_t slice_offset = 0;   // where this slice begins, on all ranks
   bool has_puts = true;             // false: no step is a Put or an Await
-  // It goes from or to the same root as the call before it, so that nobody answers in between.
-  bool goes_on = false;
+  // The call before was of the same operation and root, and this one answers none of its puts.
+  bool continues_stream = false;
   bool zero_copy() const { return window != nullptr; }
 };
 

@@ -64,7 +64,9 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   first.steps.shrink_to_fit();
   first.once.shrink_to_fit();
   first_ = std::make_shared<schedule::Schedule>(std::move(first));
+  std::vector<int> put_to;
   for (const schedule::Step& step : first_->steps) {
+    if (step.kind == schedule::StepKind::Put) put_to.push_back(step.peer);
     if (step.kind == schedule::StepKind::Put || step.kind == schedule::StepKind::Await) {
       peers_.push_back(step.peer);
     }
@@ -75,6 +77,9 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   std::ranges::sort(peers_);
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   peers_.shrink_to_fit();
+  std::ranges::sort(put_to);
+  may_coalesce_ =
+      description_.root >= 0 && slices_ == 1 && std::ranges::adjacent_find(put_to) == put_to.end();
   is_on_node_ = slices_ == 1 && !zero_copy_ && coll::is_on_node(*first_);
   if (slices_ == 1) recipe_.reset();
 }

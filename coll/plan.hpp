@@ -86,6 +86,9 @@ class CallPlan {
   const schedule::Schedule& first() const { return *first_; }
   /// One slice of copies and flags of one node: walk_on_node() can do it.
   bool is_on_node() const { return is_on_node_; }
+  /// One slice of a collective with a root that puts to nobody twice: where the same is called
+  /// again and again, nobody answers such a put before the next one.
+  bool may_coalesce() const { return may_coalesce_; }
   /// The longest put that this rank awaits in the first slice.
   std::uint64_t most_awaited_bytes() const { return most_awaited_bytes_; }
   /// Slot bytes that a slice takes on the largest node: the same on all ranks.
@@ -105,6 +108,7 @@ class CallPlan {
   bool zero_copy_ = false;
   bool copies_because_of_limit_ = false;
   bool is_on_node_ = false;
+  bool may_coalesce_ = false;
   std::uint64_t most_awaited_bytes_ = 0;
   std::uint64_t hash_ = 0;
   CallDescription description_;

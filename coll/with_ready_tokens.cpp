@@ -70,6 +70,8 @@ class ReadyTokens {
       put.kind = StepKind::Put;
       put.from = put.to = schedule::Memory::Slot;
       put.peer = step.peer;
+      put.round = step.round;
+      put.port = step.port;
       put.to_offset = token_of(rank_);
       put.bytes = kTokenBytes;
       result_.steps.push_back(put);
@@ -84,6 +86,7 @@ class ReadyTokens {
     await.from_offset = await.to_offset = token_of(before.peer);
     await.bytes = kTokenBytes;
     await.round = before.round;
+    await.port = before.port;
     result_.steps.push_back(await);
   }
 

@@ -21,8 +21,8 @@
 //  - What the sender may count as delivered is reported: both close() and the rail, before it
 //    reports link_down(), first report every chunk that has landed whole. On RDMA a chunk is done
 //    at its sender before the receiver has looked; were it forgotten, nobody would send it again.
-//  - A chunk that says `coalesce` may stay on this host while earlier ones to that peer have not
-//    reached the other host, so that several leave together. It leaves without a call of ours.
+//  - A chunk that says `coalesce` may stay on this host while earlier ones to that peer are not
+//    acknowledged, so that several leave together. It leaves without a call of ours.
 //  - A rail writes only inside registered windows; a chunk that would not fit is dropped and takes
 //    its link down with a reason.
 //  - Nothing here throws after connect(); failures are link_down() events.

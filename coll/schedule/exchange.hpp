@@ -16,8 +16,8 @@ struct Transfer {
   int peer;
   int first;
   int count;
-  // Both ends of a transfer name the same port. Where one end has several in the round and the
-  // other has one, it is the place at the first; -1: the place in the round, at either end.
+  // Both ends of a transfer name the same port. Where one end has several transfers in the round
+  // and the other has one, it is the place among the several; -1: the place at either end.
   int port = -1;
 };
 

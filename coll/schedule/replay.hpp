@@ -26,7 +26,7 @@ enum class Fault : std::uint8_t {
   OverwrittenInUse,   // two calls met in one slot, or in a shared receive buffer that is still read
   SourceModified,     // the source of a put changed while it was in flight
   OutOfBounds,        // outside the send buffer, the slot or the receive buffer
-  PutAwaitMismatch,   // puts and awaits of an ordered pair differ in number, size or place
+  PutAwaitMismatch,   // puts and awaits of a pair differ in number, size, place, round or port
   HeaderMissing,      // no header in the first region of a put into a slot, or at header_offsets
   FlagNeverRaised,    // a rank waits for a stage that its node never publishes
   FlagNotRising,      // a flag is set to a stage it has reached already, or above schedule.stages

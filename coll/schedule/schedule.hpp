@@ -37,7 +37,7 @@ enum class StepKind : std::uint8_t {
 
 /// `round` is the step of the k-port model in which this runs (0 first). `port` numbers the puts of
 /// a round: puts of one port (a transfer that had to be cut) go one after the other, different
-/// ports at the same time. An Await carries the port of its put.
+/// ports at the same time. An Await carries round and port of its put.
 struct Step {
   StepKind kind = StepKind::Copy;
   Memory from = Memory::Send;

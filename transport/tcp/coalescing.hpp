@@ -1,10 +1,11 @@
 // Coalescing: a stream of small chunks that nobody answers leaves in segments of several chunks.
 //
-// What a segment costs, its sender and its receiver, is far more than what a small chunk costs
-// within one. So a segment that is not full waits until the peer's kernel has acknowledged the last
-// one (Nagle, RFC 896, 1984): a peer that keeps up gets every chunk at once, one that is behind
-// gets all that came about meanwhile. It is the kernel that sends, so nothing waits for this
-// process to call again. What makes Nagle slow elsewhere is left out:
+// What a segment costs its sender and its receiver is far more than what a small chunk costs within
+// one. So a segment that is not full waits while the peer's kernel has not acknowledged the last
+// such one (Nagle, RFC 896, 1984, with Minshall's change): a peer that is behind gets all that came
+// about meanwhile, one that keeps up gets a chunk a round trip later at most. It is the kernel that
+// sends, so nothing waits for this process to call again. What makes Nagle slow elsewhere is left
+// out:
 //  - An exchange in which ranks answer each other never waits. Only chunks that say so of
 //    themselves wait, and only from the third on without a chunk from the peer in between; any
 //    other frame sends at once what is held.
@@ -21,26 +22,35 @@ inline constexpr std::uint32_t kMostCoalescedBytes = 1408;
 /// The sending end of one connection, which begins with Nagle's algorithm off.
 class Coalescing {
  public:
-  /// A frame is about to be sent. True: it says that what follows may wait for an acknowledgement.
-  bool count(bool may_coalesce) {
-    in_turn_ = !may_coalesce ? 0 : in_turn_ < kAtOnce ? in_turn_ + 1 : kAtOnce;
-    return in_turn_ == kAtOnce;
+  /// The next frame is about to be sent or queued. True: it says that what follows may wait for an
+  /// acknowledgement.
+  bool note_frame(bool may_coalesce) {
+    if (!may_coalesce) {
+      interrupt();
+    } else if (in_turn_ < kSentAtOnce) {
+      ++in_turn_;
+    }
+    return in_turn_ == kSentAtOnce;
   }
   /// A chunk came from the peer: what is sent next may be the answer that it waits for.
-  void interrupt() { in_turn_ = 0; }
-  /// All frames that were counted have been given to the kernel.
+  void interrupt() {
+    in_turn_ = 0;
+    has_to_leave_ = is_on_;
+  }
+  /// All frames that were noted have been given to the kernel.
   void apply(int fd) {
-    if (is_on_ != (in_turn_ == kAtOnce)) turn(fd);
+    if (is_on_ != (in_turn_ == kSentAtOnce) || has_to_leave_) turn(fd);
   }
 
  private:
   /// So many are sent at once. The last of them is the first that says what follows may wait, so
-  /// that the acknowledgement which ends the waiting never takes its time.
-  static constexpr std::uint32_t kAtOnce = 2;
+  /// that the acknowledgement which ends the waiting does not take its time.
+  static constexpr std::uint32_t kSentAtOnce = 2;
   void turn(int fd);
 
   std::uint32_t in_turn_ = 0;  // frames that may coalesce, since any other, here or from the peer
   bool is_on_ = false;
+  bool has_to_leave_ = false;  // something that was, or may have been, sent with it on
 };
 
 /// The receiving end: acknowledges what was read, without waiting for something to go back.

@@ -126,7 +126,7 @@ bool TcpRail::send_frame(TcpLink& link, const FrameHeader& frame, const std::byt
   Stream& stream = *link.stream;
   FrameHeader header = frame;
   header.received = stream.chunks_received;
-  header.coalesce = stream.coalescing.count(frame.coalesce != 0) ? 1 : 0;
+  header.coalesce = stream.coalescing.note_frame(frame.coalesce != 0) ? 1 : 0;
   send_or_queue(link, header, payload);
   if (stream.queue.empty()) stream.coalescing.apply(link.fd.get());
   return true;
@@ -330,10 +330,11 @@ bool TcpRail::receive(TcpLink& link, RailEvents& events) {
     // Less than asked for: the socket is empty, and asking again would only cost a call.
     if (count < target.size() + buffer_bytes) break;
   }
-  if (any && stream.peer_coalesces) acknowledge_segments(link.fd.get());
   if (stream.chunks_untold() >= kUntoldChunks || stream.bytes_untold >= kUntoldBytes) {
     send_acknowledgement(link);
   }
+  // Behind it, for it says the same, and makes the kernel wait for more.
+  if (any && stream.peer_coalesces) acknowledge_segments(link.fd.get());
   return any;
 }
 
