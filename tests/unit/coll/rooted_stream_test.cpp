@@ -205,6 +205,17 @@ TEST_F(CoalescingStream, BeginsWithTheSecondCallThatIsAlike) {
   EXPECT_EQ(coalescing(), 14 * kPutsPerCall);
 }
 
+/// A piece would wait for the acknowledgement of the one before it.
+TEST_F(CoalescingStream, IsNotOfCallsThatPutToSomebodyTwice) {
+  PlanRequest wanted = request({Operation::Broadcast, 1, 400});
+  const PlanLimits limits{testing::geometry().large_slot_bytes, UINT64_MAX};
+  EXPECT_TRUE(CallPlan(wanted, at(0).roster, limits).may_coalesce());
+  wanted.algorithm = "smp-scatter-allgather";
+  EXPECT_FALSE(CallPlan(wanted, at(1).roster, limits).may_coalesce());
+  wanted = request({Operation::Allgather, 1, 400});
+  EXPECT_FALSE(CallPlan(wanted, at(0).roster, limits).may_coalesce());
+}
+
 TEST_F(CoalescingStream, EndsWithWhateverComesInBetween) {
   for (int round = 0; round < 5; ++round) {
     for (const std::size_t kind : {kBroadcast, kAllgather, kBroadcast, kGather}) {
