@@ -41,7 +41,7 @@ Exchange gather_up_tree(int participants, int me, int ports) {
 
 Exchange gather_up(const Tree& tree, int place) {
   Exchange exchange;
-  exchange.rounds.resize(static_cast<std::size_t>(tree.rounds));
+  exchange.rounds.resize(at(tree.rounds));
   for_children(tree, place, [&](int child, int round) {
     std::vector<Transfer>& awaits = exchange.rounds[at(round)].awaits;
     awaits.push_back({child, child, tree.size[at(child)], static_cast<int>(awaits.size())});
@@ -61,9 +61,11 @@ Exchange gather_at_root(int participants, int me, int ports) {
   Exchange exchange;
   if (participants == 1) return exchange;
   // Participant `from` puts in round (from - 1) / ports.
-  exchange.rounds.resize(static_cast<std::size_t>((participants - 2) / ports + 1));
+  const int rounds = (participants - 2) / ports + 1;
+  exchange.rounds.resize(at(rounds));
   const auto round_of = [&](int from) -> Round& {
-    return exchange.rounds[static_cast<std::size_t>((from - 1) / ports)];
+    const int round = (from - 1) / ports;
+    return exchange.rounds[at(round)];
   };
   const auto port_of = [&](int from) { return (from - 1) % ports; };
   if (me != 0) {

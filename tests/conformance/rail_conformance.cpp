@@ -257,8 +257,8 @@ TEST_P(RailConformance, ChunksTravelBothWaysAtOnce) {
     sender().flush_acknowledgements();
     return at_sender_.completed == kChunks && at_receiver_.completed == kChunks;
   }));
-  EXPECT_TRUE(begins_like_source(window_, kChunks * 4096));
-  EXPECT_TRUE(begins_like_source(other_window_, kChunks * 4096));
+  EXPECT_TRUE(begins_like_source(window_, std::size_t{kChunks} * 4096));
+  EXPECT_TRUE(begins_like_source(other_window_, std::size_t{kChunks} * 4096));
 }
 
 TEST_P(RailConformance, WhatIsFlushedArrivesWithoutTheSender) {

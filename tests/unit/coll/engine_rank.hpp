@@ -67,6 +67,7 @@ struct EngineRank final : TeamEvents {
 inline std::vector<std::unique_ptr<EngineRank>> make_engine_ranks(transport::FakeNetwork& network,
                                                                   int nodes, int node_size) {
   std::vector<int> node_of;
+  node_of.reserve(static_cast<std::size_t>(nodes) * static_cast<std::size_t>(node_size));
   for (int rank = 0; rank < nodes * node_size; ++rank) node_of.push_back(rank / node_size);
   const schedule::NodeMap map(node_of);
   std::vector<std::unique_ptr<EngineRank>> ranks;

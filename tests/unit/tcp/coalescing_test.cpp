@@ -71,7 +71,7 @@ class Coalesced : public ::testing::Test {
     ASSERT_TRUE(job_.poll_until([&] { return arrived.size() == next_; }));
   }
 
-  TestJob job_{2, 64 * 1024};
+  TestJob job_{2, std::size_t{64} * 1024};
   std::vector<std::byte> data_ = pattern(std::size_t{64} * 1024, 5);
   std::uint32_t next_ = 0;
 };
