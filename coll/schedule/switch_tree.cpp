@@ -8,8 +8,6 @@
 namespace allrail::schedule {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// Where a member of a group stands in the tree of the group, by numbers of members.
 struct Standing {
   int parent;
@@ -126,6 +124,7 @@ Tree tree_over_switches(const Switches& switches, int root, Join join, int ports
   trees = Builder::with_equal_rounds(std::move(trees));
   if (!switches.chassis_of.empty()) {
     std::vector<int> chassis_of;
+    chassis_of.reserve(trees.size());
     for (const Tree& tree : trees) {
       chassis_of.push_back(switches.chassis_of[at(switches.leaf_of[at(tree.order[0])])]);
     }

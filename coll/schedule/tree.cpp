@@ -18,8 +18,6 @@ Round gather_in(const TreeLevel& level, int me) {
   return round;
 }
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 template <class Visit>
 void for_children(const Tree& tree, int place, const Visit& visit) {
   const int end = place + tree.size[at(place)];
@@ -67,13 +65,12 @@ Exchange gather_at_root(int participants, int me, int ports) {
     const int round = (from - 1) / ports;
     return exchange.rounds[at(round)];
   };
-  const auto port_of = [&](int from) { return (from - 1) % ports; };
   if (me != 0) {
-    round_of(me).puts.push_back({0, me, 1, port_of(me)});
+    round_of(me).puts.push_back({0, me, 1, (me - 1) % ports});
     return exchange;
   }
   for (int from = 1; from < participants; ++from) {
-    round_of(from).awaits.push_back({from, from, 1, port_of(from)});
+    round_of(from).awaits.push_back({from, from, 1, (from - 1) % ports});
   }
   return exchange;
 }

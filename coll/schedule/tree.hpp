@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "coll/schedule/exchange.hpp"
@@ -33,6 +34,9 @@ struct TreeLevel {
     }
   }
 };
+
+/// For an element of what follows.
+constexpr std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// A tree of participants as data. Places stand in the order of a walk from the root down, so that
 /// the root has place 0 and a subtree is a run of places from its top on.

@@ -17,6 +17,7 @@ NodeMap one_rank_each() { return NodeMap({0, 1, 2, 3, 4}); }
 
 Shape shape_of(NodeMap map, int ports, bool uneven) {
   std::vector<std::uint64_t> bytes;
+  bytes.reserve(map.node_of.size());
   for (int rank = 0; rank < map.ranks(); ++rank) {
     bytes.push_back(uneven ? 9 + static_cast<std::uint64_t>(13 * rank % 7) : 12);
   }
