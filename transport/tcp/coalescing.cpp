@@ -4,15 +4,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
+
+#include "transport/tcp/socket.hpp"
 
 namespace allrail::transport {
 namespace {
-
-void set_option(int fd, int name, int value) {
-  // A connection works with and without: what fails here was closed and is reported elsewhere.
-  (void)::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value);
-}
 
 /// Whether the kernel has bytes that it did not send yet, such as behind a slow rail.
 bool has_unsent_bytes(int fd) {
@@ -24,17 +20,13 @@ bool has_unsent_bytes(int fd) {
 
 void Coalescing::turn(int fd) {
   has_to_leave_ = false;
-  if (!is_on_) {
-    // What was to be sent at once would wait, and whoever gets it does not know: at the next frame.
-    if (has_unsent_bytes(fd)) return;
-    is_on_ = true;
-  } else {
-    is_on_ = false;
-  }
+  // What was to be sent at once would wait, and whoever gets it does not know: at the next frame.
+  if (!is_on_ && has_unsent_bytes(fd)) return;
+  is_on_ = !is_on_;
   // Where Nagle's algorithm ends, the kernel sends what it held back.
-  set_option(fd, TCP_NODELAY, is_on_ ? 0 : 1);
+  set_socket_option(fd, IPPROTO_TCP, TCP_NODELAY, is_on_ ? 0 : 1);
 }
 
-void acknowledge_segments(int fd) { set_option(fd, TCP_QUICKACK, 1); }
+void acknowledge_segments(int fd) { set_socket_option(fd, IPPROTO_TCP, TCP_QUICKACK, 1); }
 
 }  // namespace allrail::transport

@@ -7,8 +7,7 @@
 // sends, so nothing waits for this process to call again. What makes Nagle slow elsewhere is left
 // out:
 //  - An exchange in which ranks answer each other never waits. Only chunks that say so of
-//    themselves wait, and only from the third on without a chunk from the peer in between; any
-//    other frame sends at once what is held.
+//    themselves wait, from the third in turn on; any other frame sends at once what is held.
 //  - Receivers acknowledge what they have read at once. By itself a kernel may take 40 ms for it.
 #pragma once
 
@@ -26,16 +25,12 @@ class Coalescing {
   /// acknowledgement.
   bool note_frame(bool may_coalesce) {
     if (!may_coalesce) {
-      interrupt();
+      in_turn_ = 0;
+      has_to_leave_ = is_on_;
     } else if (in_turn_ < kSentAtOnce) {
       ++in_turn_;
     }
     return in_turn_ == kSentAtOnce;
-  }
-  /// A chunk came from the peer: what is sent next may be the answer that it waits for.
-  void interrupt() {
-    in_turn_ = 0;
-    has_to_leave_ = is_on_;
   }
   /// All frames that were noted have been given to the kernel.
   void apply(int fd) {
@@ -48,9 +43,9 @@ class Coalescing {
   static constexpr std::uint32_t kSentAtOnce = 2;
   void turn(int fd);
 
-  std::uint32_t in_turn_ = 0;  // frames that may coalesce, since any other, here or from the peer
+  std::uint32_t in_turn_ = 0;  // frames that may coalesce, since any other
   bool is_on_ = false;
-  bool has_to_leave_ = false;  // something that was, or may have been, sent with it on
+  bool has_to_leave_ = false;  // another frame was sent, or queued, while it is on
 };
 
 /// The receiving end: acknowledges what was read, without waiting for something to go back.

@@ -74,7 +74,6 @@ class TcpRail::Receiver final : public FrameSink {
     Stream& stream = *link_.stream;
     if (stream.chunks_untold() == 0) ++rail_.untold_links_;
     ++stream.chunks_received;
-    stream.coalescing.interrupt();
     stream.bytes_untold += header.bulk != 0 ? header.bytes : header.bytes / kSmallPutShare;
     stream.last_chunk_bytes = header.bytes;
     if (written) {

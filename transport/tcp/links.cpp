@@ -181,9 +181,7 @@ void TcpRail::go_up(TcpLink& link, base::UniqueFd fd, RailEvents& events) {
   link.state = TcpLink::State::Up;
   link.retry_delay_ms = 0;
   up_.push_back(&link);
-  const int unsent_bytes = kUnsentBytes;
-  (void)::setsockopt(link.fd.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes,
-                     sizeof(unsent_bytes));
+  set_socket_option(link.fd.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
   watch(link, EPOLLIN, true);
   events.link_up(index(), link.peer, link.remote_rail);
 }

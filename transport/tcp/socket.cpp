@@ -41,20 +41,15 @@ SystemAddress to_system_address(const Endpoint& endpoint) {
   return result;
 }
 
-void set_option(int fd, int level, int name, int value) {
-  // Options only tune a socket that works without them, so a refusal is not an error.
-  (void)::setsockopt(fd, level, name, &value, sizeof(value));
-}
-
 /// TCP_USER_TIMEOUT is left alone on purpose: it also ends a connection whose peer answers every
 /// probe but keeps its window closed because it computes. Silent hosts are found by keepalive
 /// while nothing is in flight, and by host_is_silent() otherwise.
 void tune(int fd) {
-  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 8);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set_socket_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_socket_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_socket_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 8);
+  set_socket_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3);
+  set_socket_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
 /// Of the congestion controls that systems come with, BBR alone paces each connection by the rate
@@ -92,6 +87,10 @@ std::optional<Endpoint> endpoint_by(NameCall call, int fd) {
 }
 
 }  // namespace
+
+void set_socket_option(int fd, int level, int name, int value) {
+  (void)::setsockopt(fd, level, name, &value, sizeof(value));
+}
 
 bool Endpoint::is_loopback() const {
   if (!is_ipv6) return address[0] == 127;
@@ -176,7 +175,7 @@ std::optional<Endpoint> remote_endpoint(int fd) {
 base::UniqueFd listen_on(const Endpoint& local, int backlog) {
   base::UniqueFd fd = new_socket(local);
   base::check_minus_one(fd.get(), "cannot make a TCP socket");
-  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  set_socket_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   const SystemAddress address = to_system_address(local);
   if (::bind(fd.get(), address.get(), address.bytes) != 0) {
     base::fail(Code::BadConfiguration,
@@ -196,9 +195,9 @@ base::UniqueFd start_connect(const Endpoint& from, const Endpoint& to, const std
     return fd;
   }
   tune(fd.get());
-  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  set_socket_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   // The port is chosen when connecting, so that one address serves more than 28,000 connections.
-  set_option(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+  set_socket_option(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
   if (!device.empty() && !from.is_loopback()) {
     // Needs a privilege on old kernels; without it the source address still picks the route.
     (void)::setsockopt(fd.get(), SOL_SOCKET, SO_BINDTODEVICE, device.c_str(),

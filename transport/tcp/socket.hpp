@@ -48,6 +48,9 @@ std::optional<Endpoint> remote_endpoint(int fd);
 /// Error{BadConfiguration} if the host cannot bind the address, Error{ResourceLimit} otherwise.
 base::UniqueFd listen_on(const Endpoint& local, int backlog = 1024);
 
+/// For options that only tune a socket, which works without them: a refusal is no error.
+void set_socket_option(int fd, int level, int name, int value);
+
 /// Starts a connection from the address of `from` (its port is ignored) to `to`. The socket is
 /// writable (EPOLLOUT) when the outcome is known: see connect_error(). `device` names the network
 /// interface that packets must leave by, where the system permits it; empty: routing decides.

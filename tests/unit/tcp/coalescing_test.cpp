@@ -105,19 +105,6 @@ TEST_F(Coalesced, LeaveAtOnceWhenAnotherFrameFollows) {
   }
 }
 
-TEST_F(Coalesced, AreNotHeldBackWhereThePeerAnswers) {
-  auto& arrived = job_[0].events.arrived[1];
-  for (std::size_t answers = 1; answers < 8; ++answers) {
-    post(8, true);
-    receive_all();
-    Chunk answer = make_chunk(std::span(data_).first(8), 0, 7);
-    answer.coalesce = true;
-    ASSERT_TRUE(job_[1].rail->post(0, answer));
-    ASSERT_TRUE(job_.poll_until([&] { return arrived.size() == answers; }));
-    EXPECT_EQ(holding_back(), 0);
-  }
-}
-
 /// Whether the receiver's kernel acknowledged at once, in one of several tries: an acknowledgement
 /// of ours may come in between and makes it wait again, and a long pause ends its waiting.
 TEST_F(Coalesced, AreAcknowledgedWhenTheyAreRead) {
