@@ -6,8 +6,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "tests/unit/tcp/test_rails.hpp"
@@ -43,6 +45,17 @@ int count_with(int option, int value) {
 
 int holding_back() { return count_with(TCP_NODELAY, 0); }
 int acknowledging_at_once() { return count_with(TCP_QUICKACK, 1); }
+
+/// That kernels have taken and not sent, of all connections.
+int unsent_bytes() {
+  int all = 0;
+  for (const int fd : connections()) {
+    int bytes = 0;
+    EXPECT_EQ(::ioctl(fd, SIOCOUTQNSD, &bytes), 0);
+    all += bytes;
+  }
+  return all;
+}
 
 /// As after an exchange: the kernel waits for something to go back before it acknowledges.
 void acknowledge_late() {
@@ -151,6 +164,20 @@ TEST_F(Coalesced, AConnectionBeginsWithoutIt) {
   EXPECT_EQ(holding_back(), 0);
   post(8, true);
   EXPECT_EQ(holding_back(), 0);
+  post(8, true);
+  EXPECT_EQ(holding_back(), 1) << "a stream as any other";
+  receive_all();
+}
+
+/// What the kernel did not send yet would wait with them, and its receiver would not know.
+TEST_F(Coalesced, AreNotHeldBackBehindBytesThatTheKernelHasNotSent) {
+  while (unsent_bytes() == 0) post(64 * 1024, false);
+  ASSERT_TRUE(job_[0].rail->flushed()) << "the rail itself has something left";
+  for (int i = 0; i < 4; ++i) post(8, true);
+  EXPECT_EQ(holding_back(), 0);
+  receive_all();
+  post(8, true);
+  EXPECT_EQ(holding_back(), 1);
   receive_all();
 }
 
