@@ -5,45 +5,11 @@
 #include <utility>
 
 #include "coll/schedule/replay_bytes.hpp"
+#include "coll/schedule/replay_puts.hpp"
 #include "coll/schedule/replay_ranks.hpp"
 
 namespace allrail::schedule {
 namespace {
-
-/// A small seeded generator (splitmix64), so that a seed means the same run with every library.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t below(std::uint64_t bound) {
-    state_ += 0x9e3779b97f4a7c15U;
-    std::uint64_t mixed = state_;
-    mixed = (mixed ^ (mixed >> 30U)) * 0xbf58476d1ce4e5b9U;
-    mixed = (mixed ^ (mixed >> 27U)) * 0x94d049bb133111ebU;
-    return (mixed ^ (mixed >> 31U)) % bound;
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-struct Put {
-  int call;
-  int sender;
-  Step step;
-  std::vector<Origin> posted;  // what the source held when the put was posted
-  int pieces_left;
-};
-
-struct Piece {
-  int put;
-  std::uint64_t offset;
-  std::uint64_t bytes;
-};
-
-struct Pair {
-  std::vector<int> puts;  // posted by the sender, in order
-  std::size_t awaited = 0;
-};
 
 class Replay {
  public:
@@ -53,10 +19,7 @@ class Replay {
         random_(options.seed),
         bytes_(calls, options.slots, findings_),
         ranks_(calls, options),
-        pairs_(calls.size()) {
-    for (std::vector<Pair>& pairs : pairs_) {
-      pairs.resize(ranks_.size() * ranks_.size());
-    }
+        puts_(calls, bytes_, ranks_, findings_, random_) {
     for (int rank = 0; rank < map_.ranks(); ++rank) {
       skip_finished_calls(rank);
       if (!ranks_.finished(rank)) {
@@ -87,15 +50,15 @@ class Replay {
     if (!runnable) {
       return findings_.take();
     }
-    while (!active_.empty() || !pieces_.empty()) {
-      if (!pieces_.empty() && random_.below(100) < delivery_percent_) {
-        deliver_one();
+    while (!active_.empty() || puts_.any_in_flight()) {
+      if (puts_.any_in_flight() && random_.below(100) < delivery_percent_) {
+        puts_.deliver_a_piece();
       } else if (!advance_someone()) {
-        if (pieces_.empty()) {
+        if (!puts_.any_in_flight()) {
           report_deadlock();
           break;
         }
-        deliver_one();
+        puts_.deliver_a_piece();
       }
     }
     check_results();
@@ -116,10 +79,6 @@ class Replay {
     }
   }
 
-  Pair& pair(int call, int sender, int receiver) {
-    return pairs_[call][static_cast<std::size_t>(sender) * ranks_.size() + receiver];
-  }
-
   bool can_run(int rank) {
     const RankState& state = ranks_[rank];
     const Step& step = ranks_.current(rank);
@@ -131,10 +90,8 @@ class Replay {
       case StepKind::Put:
         return step.to == Memory::Slot ? ranks_.slot_free(state.call, map_.node_of[step.peer])
                                        : ranks_.is_ready(state.call, step.peer);
-      case StepKind::Await: {
-        const Pair& from = pair(state.call, step.peer, rank);
-        return from.awaited < from.puts.size() && puts_[from.puts[from.awaited]].pieces_left == 0;
-      }
+      case StepKind::Await:
+        return puts_.next_has_landed(state.call, step.peer, rank);
       case StepKind::Publish:
       case StepKind::Offer:
       case StepKind::Read:
@@ -151,17 +108,6 @@ class Replay {
       }
     }
     return true;
-  }
-
-  /// A write of `call` into the receive buffer of `rank`: what else the node may still use it for.
-  void check_shared(int call, int rank, const Step& step) {
-    if (step.to != Memory::Receive || !calls_[call].node_shared) return;
-    const int reader = ranks_.still_reads(call, rank);
-    if (reader >= 0) {
-      findings_.add(Fault::OverwrittenInUse, Findings::where(call, rank, step) +
-                                                 " writes where rank " + std::to_string(reader) +
-                                                 " may still read the last result");
-    }
   }
 
   bool advance_someone() {
@@ -197,10 +143,10 @@ class Replay {
         stamp(state.call, rank, step);
         break;
       case StepKind::Put:
-        post(state.call, rank, step);
+        puts_.post(state.call, rank, step);
         break;
       case StepKind::Await: {
-        ++pair(state.call, step.peer, rank).awaited;
+        puts_.take_next(state.call, step.peer, rank);
         const Range range = bytes_.range(state.call, rank, step.to, step.to_offset, step.bytes);
         if (step.to == Memory::Slot && range.in_bounds &&
             !bytes_.has_header(state.call, range, step)) {
@@ -249,7 +195,7 @@ class Replay {
     const Range from = bytes_.range(call, rank, step.from, step.from_offset, step.bytes);
     const Range to = bytes_.range(call, rank, step.to, step.to_offset, step.bytes);
     if (bytes_.check_bounds(call, rank, step, from) && bytes_.check_bounds(call, rank, step, to)) {
-      check_shared(call, rank, step);
+      ranks_.check_shared(call, rank, step, findings_);
       bytes_.check_read(call, rank, step, from);
       bytes_.write(call, rank, step, to, step.bytes, from);
     }
@@ -281,7 +227,7 @@ class Replay {
                     Findings::where(call, rank, step) + " leaves its memory, or what is offered");
       return;
     }
-    check_shared(call, rank, step);
+    ranks_.check_shared(call, rank, step, findings_);
     bytes_.check_read(call, rank, step, from);
     bytes_.write(call, rank, step, to, step.bytes, from);
   }
@@ -291,65 +237,6 @@ class Replay {
     const Range to = bytes_.range(call, rank, Memory::Slot, step.to_offset, kHeaderBytes);
     if (bytes_.check_bounds(call, rank, step, to)) {
       bytes_.write(call, rank, step, to, kHeaderBytes, bytes_.header_of(call, rank));
-    }
-  }
-
-  void post(int call, int rank, const Step& step) {
-    const Range from = bytes_.range(call, rank, step.from, step.from_offset, step.bytes);
-    const Range to = bytes_.range(call, step.peer, step.to, step.to_offset, step.bytes);
-    const bool in_bounds =
-        bytes_.check_bounds(call, rank, step, from) && bytes_.check_bounds(call, rank, step, to);
-    Put put{call, rank, step, {}, 0};
-    const int id = static_cast<int>(puts_.size());
-    if (in_bounds && step.bytes > 0) {
-      if (step.from != Memory::Slot) {
-        bytes_.check_read(call, rank, step, from);
-      } else if (!bytes_.has_header(call, from, step)) {
-        findings_.add(Fault::HeaderMissing,
-                      Findings::where(call, rank, step) + " starts without a header");
-      }
-      put.posted.reserve(step.bytes);
-      for (std::uint64_t i = 0; i < step.bytes; ++i) {
-        put.posted.push_back(from.at(i));
-      }
-      std::uint64_t start = 0;
-      while (start < step.bytes) {  // three pieces at most
-        const std::uint64_t rest = step.bytes - start;
-        const std::uint64_t bytes = put.pieces_left == 2 ? rest : 1 + random_.below(rest);
-        pieces_.push_back({id, start, bytes});
-        ++put.pieces_left;
-        start += bytes;
-      }
-      ++ranks_[rank].puts_in_flight[call];
-    }
-    puts_.push_back(std::move(put));
-    pair(call, rank, step.peer).puts.push_back(id);
-  }
-
-  void deliver_one() {
-    std::swap(pieces_[random_.below(pieces_.size())], pieces_.back());
-    const Piece piece = pieces_.back();
-    pieces_.pop_back();
-    Put& put = puts_[piece.put];
-    const Step& step = put.step;
-    const Range from =
-        bytes_.range(put.call, put.sender, step.from, step.from_offset + piece.offset, piece.bytes);
-    const Range to =
-        bytes_.range(put.call, step.peer, step.to, step.to_offset + piece.offset, piece.bytes);
-    for (std::uint64_t i = 0; i < piece.bytes; ++i) {
-      if (from.at(i) != put.posted[piece.offset + i]) {
-        const bool later = bytes_.of_later_call(put.call, from.at(i));
-        findings_.add(later ? Fault::OverwrittenInUse : Fault::SourceModified,
-                      Findings::where(put.call, put.sender, step) + " had its source changed" +
-                          (later ? " by a later call" : "") + " while it was in flight");
-        break;
-      }
-    }
-    check_shared(put.call, step.peer, step);
-    bytes_.write(put.call, put.sender, step, to, piece.bytes, from);
-    if (--put.pieces_left == 0) {
-      --ranks_[put.sender].puts_in_flight[put.call];
-      put.posted = {};
     }
   }
 
@@ -375,9 +262,7 @@ class Replay {
   Findings findings_;
   ReplayBytes bytes_;
   ReplayRanks ranks_;
-  std::vector<std::vector<Pair>> pairs_;  // by call, by sender * ranks + receiver
-  std::vector<Put> puts_;
-  std::vector<Piece> pieces_;
+  ReplayPuts puts_;
   std::vector<int> active_;
   std::size_t greedy_ = 0;
   std::uint64_t delivery_percent_ = 0;

@@ -50,4 +50,14 @@ int ReplayRanks::still_reads(int call, int rank) const {
   return -1;
 }
 
+void ReplayRanks::check_shared(int call, int rank, const Step& step, Findings& findings) const {
+  if (step.to != Memory::Receive || !calls_[call].node_shared) return;
+  const int reader = still_reads(call, rank);
+  if (reader >= 0) {
+    findings.add(Fault::OverwrittenInUse, Findings::where(call, rank, step) +
+                                              " writes where rank " + std::to_string(reader) +
+                                              " may still read the last result");
+  }
+}
+
 }  // namespace allrail::schedule

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coll/schedule/replay.hpp"
+#include "coll/schedule/replay_bytes.hpp"
 
 // How far every rank of a replay has come, and what that allows the others to do: the rules of
 // slots, of receive buffers, and of receive buffers that a node shares.
@@ -56,11 +57,14 @@ class ReplayRanks {
   /// Peers put into a receive buffer when its owner has entered the call; into one that a node
   /// shares, when the leader's stamp says that all have.
   bool is_ready(int call, int owner) const;
+  /// A write of `call` into the receive buffer of `rank`: what else the node may still use it for.
+  void check_shared(int call, int rank, const Step& step, Findings& findings) const;
+
+ private:
   /// A rank of the node of `rank` that may still read the last result where `rank` writes its part
   /// of a shared one, or -1.
   int still_reads(int call, int rank) const;
 
- private:
   std::span<const ReplayCall> calls_;
   const ReplayOptions options_;
   const NodeMap& map_;
