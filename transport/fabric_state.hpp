@@ -1,5 +1,6 @@
 // What stands behind Fabric: peers, their links, open puts, and the events of the rails.
 //   sender.cpp  queueing puts, pulling chunks onto rails
+//   turns.cpp   which rail a put takes that is not cut
 //   completions.cpp what they tell of the rails, puts that are done
 //   links.cpp   links going up and down, control messages
 //   pairing.cpp which rails of a peer are tried, and what is said if none answers
@@ -23,6 +24,7 @@
 #include "transport/fabric.hpp"
 #include "transport/pair_probe.hpp"
 #include "transport/peer_table.hpp"
+#include "transport/queues.hpp"
 #include "transport/shares.hpp"
 #include "transport/striping.hpp"
 
@@ -32,6 +34,9 @@ namespace allrail::transport {
 /// wire: the oldest that may still be sent and the newest are less than half the space apart.
 inline constexpr int kPutQueue = 256;
 static_assert(kPutQueue + kMaxOpenPuts < (1 << kPutNumberBits) / 2);
+
+/// Puts from this length on measure rails, by acknowledgements of their own.
+inline constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
 
 /// A put that is not completed.
 struct OpenPut {
@@ -115,6 +120,7 @@ struct Link {
   std::uint32_t head = 0;
   int in_flight = 0;
   std::uint64_t in_flight_bytes = 0;
+  std::uint64_t posted_bytes = 0;  // ever
   RateMeter rate;
   RoundTripMeter round_trip;
   std::uint32_t medium_chunks = 0;  // of those that may measure the rate, see measures()
@@ -139,6 +145,13 @@ constexpr std::array<std::int16_t, kMaxRails> unknown_rails() {
   return rails;
 }
 
+/// Puts of a stream that go over one rail in a row.
+struct StreamTurn {
+  int port = -1;
+  int rail = 0;
+  int puts = 0;
+};
+
 struct Peer {
   int rank = -1;
   int pair_count = 0;       // links that there can be
@@ -159,6 +172,8 @@ struct Peer {
   std::vector<ChunkName> requeued;  // of failed links, taken before all others
   bool active = false;              // in the list of peers that have something to send
   std::uint32_t fast_puts = 0;      // of those that need not be measured, see is_to_measure()
+  StreamTurn turn;
+  Queues queues;
 
   // Puts from this peer.
   ArrivalTable arrivals;
@@ -295,9 +310,6 @@ class FabricState : public RailEvents {
   void after_polls(bool any);
 
   // sender.cpp
-  /// Whether it is usable and ends at a rail that is near to where the peer runs.
-  static bool is_near(const Peer& peer, const Link& link);
-  int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
   void describe(const Peer& peer, std::uint32_t chunk_bytes, std::span<RailChoice> choices);
   bool has_room(const Link& link, RailState& rail, std::uint32_t chunk_bytes);
   bool post(Peer& peer, int rail, OpenPut& put, std::uint32_t index);
@@ -308,6 +320,12 @@ class FabricState : public RailEvents {
   RailSpeeds speeds_to(const Peer& peer) const;
   bool is_to_measure(Peer& peer, const Put& put) const;
   void activate(Peer& peer);
+
+  // turns.cpp
+  /// Whether it is usable and ends at a rail that is near to where the peer runs.
+  static bool is_near(const Peer& peer, const Link& link);
+  int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
+  int turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, bool near_only);
 
   // completions.cpp
   void chunk_done(Peer& peer, const ChunkName& chunk);

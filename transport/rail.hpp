@@ -165,6 +165,12 @@ class Rail {
     (void)peer;
     return -1;
   }
+  /// Bytes to `peer` that its host has not got yet as far as this one knows, although peers tell of
+  /// small chunks late. -1: chunks_completed() tells in time.
+  virtual std::int64_t undelivered_bytes(int peer) const {
+    (void)peer;
+    return -1;
+  }
   /// Sends acknowledgements that were held back for batching. Called before sleeping and at the
   /// end of a call with large blocks.
   virtual void flush_acknowledgements() = 0;

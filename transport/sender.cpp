@@ -18,7 +18,6 @@ constexpr std::uint64_t kLookAhead = 16;
 // the rate is known all the same, one in so many asks for an acknowledgement of its own. Of puts
 // that are cut every chunk does, unless it is so short that a rail may wait for more.
 constexpr std::uint32_t kMeasuredEvery = 8;
-constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
 
 // What a rail carried beyond its share is forgotten when nothing that is cut was under way for so
 // long: then rails that save nothing up begin alike.
@@ -169,39 +168,6 @@ bool FabricState::has_room(const Link& link, RailState& rail, std::uint32_t chun
   return link.in_flight_bytes < rail.counters.window_bytes;
 }
 
-bool FabricState::is_near(const Peer& peer, const Link& link) {
-  return link.usable() && link.peer_rail >= 0 &&
-         peer.rails.rails[static_cast<std::size_t>(link.peer_rail)].is_near;
-}
-
-int FabricState::choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes) {
-  const int links = static_cast<int>(peer.links.size());
-  int usable = 0;
-  int near = 0;
-  for (const Link& link : peer.links) {
-    usable += link.usable() ? 1 : 0;
-    near += is_near(peer, link) ? 1 : 0;
-  }
-  if (usable == 0) return -1;
-  // The wanted rail first, then the others in circular order. Ports of a step, and steps, take
-  // turns, so that a call of small puts uses all rails, or all that end near to who receives.
-  const auto turns = static_cast<unsigned>(near > 0 ? near : usable);
-  int skip = static_cast<int>(static_cast<unsigned>(put.port) % turns);
-  int first = 0;
-  for (; first < links; ++first) {
-    const Link& link = peer.links[static_cast<std::size_t>(first)];
-    if ((near > 0 ? is_near(peer, link) : link.usable()) && skip-- == 0) break;
-  }
-  for (int i = 0; i < links; ++i) {
-    const int rail = (first + i) % links;
-    const auto at = static_cast<std::size_t>(rail);
-    // Small puts may fill the queue: their bytes say little about the room that they need.
-    if (has_room(peer.links[at], rails_[at], std::max<std::uint32_t>(bytes, 32 * 1024)))
-      return rail;
-  }
-  return -1;
-}
-
 /// The rails to a peer in the eyes of choose_rail().
 void FabricState::describe(const Peer& peer, std::uint32_t chunk_bytes,
                            std::span<RailChoice> choices) {
@@ -256,6 +222,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   record.rail_stamp = state.rate.posted(now_ns_);
   if (link.in_flight++ == 0) link.waiting_since_ns = now_ns_;
   link.in_flight_bytes += chunk.bytes;
+  link.posted_bytes += chunk.bytes;
   state.chunk_posted(chunk.bytes, now_ns_);
   ++state.counters.chunks_sent;
   state.counters.bytes_sent += chunk.bytes;

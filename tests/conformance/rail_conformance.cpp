@@ -274,13 +274,15 @@ TEST_P(RailConformance, WhatIsFlushedArrivesWithoutTheSender) {
   EXPECT_TRUE(begins_like_source(window_, 20'000));
 }
 
-TEST_P(RailConformance, WhatHasArrivedIsNotUnsent) {
+TEST_P(RailConformance, WhatHasArrivedIsNeitherUnsentNorUndelivered) {
   EXPECT_LE(sender().unsent_bytes(1), 0) << "there is no link";
+  EXPECT_LE(sender().undelivered_bytes(1), 0);
   connect();
   ASSERT_TRUE(post(0, 20'000, 5));
   sender().submit();
   ASSERT_TRUE(until([&] { return !at_receiver_.arrivals.empty(); }));
   EXPECT_TRUE(until([&] { return sender().unsent_bytes(1) <= 0; })) << "or it is not known";
+  EXPECT_TRUE(until([&] { return sender().undelivered_bytes(1) <= 0; }));
 }
 
 TEST_P(RailConformance, WhatIsSubmittedArrivesWithoutTheSender) {

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include <linux/sock_diag.h>
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -228,6 +230,15 @@ std::int64_t TcpRail::unsent_bytes(int peer) const {
   socklen_t length = sizeof memory;
   if (::getsockopt(link->fd.get(), SOL_SOCKET, SO_MEMINFO, memory.data(), &length) != 0) return -1;
   return memory[SK_MEMINFO_WMEM_ALLOC];
+}
+
+/// What the other kernel has not acknowledged.
+std::int64_t TcpRail::undelivered_bytes(int peer) const {
+  const TcpLink* link = find(peer);
+  if (link == nullptr || !link->is_up()) return -1;
+  int bytes = 0;
+  if (::ioctl(link->fd.get(), SIOCOUTQ, &bytes) != 0) return -1;
+  return bytes;
 }
 
 void TcpRail::advance_queue(Stream& stream, std::size_t sent_bytes) {

@@ -76,6 +76,7 @@ class TcpRail final : public Rail {
   bool poll_peer(RailEvents& events, int peer) override;
   bool flushed() const override { return queued_links_ == 0; }
   std::int64_t unsent_bytes(int peer) const override;
+  std::int64_t undelivered_bytes(int peer) const override;
   void flush_acknowledgements() override;
   void close(int peer, RailEvents& events) override;
 

@@ -227,6 +227,7 @@ class Traffic {
       what.offset = put.offset;
       what.window = put.second_window ? &windows_[static_cast<std::size_t>(to)] : nullptr;
       what.port = static_cast<int>(below(3));
+      what.coalesce = what.bytes % 2 == 0;
       what.call = ++call_;
       put.number = fabric.put(what);
       check_submitted(from, "put");

@@ -73,6 +73,23 @@ TEST(TcpRail, KeepsMoreThanTheSocketTakesInTheQueue) {
   EXPECT_TRUE(same_bytes(job[1].memory, data));
 }
 
+TEST(TcpRail, KnowsWhatThePeerHasNotRead) {
+  TestJob job(2, 1 << 20);
+  EXPECT_EQ(job[0].rail->undelivered_bytes(1), -1);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  const auto data = pattern(1 << 20, 5);
+  std::uint64_t posted = 0;
+  while (job[0].rail->flushed() && job[0].rail->post(1, make_chunk(data, 0, 0))) {
+    ++posted;
+    job[0].rail->submit();
+  }
+  ASSERT_FALSE(job[0].rail->flushed()) << "the peer's kernel takes everything unread";
+  EXPECT_GT(job[0].rail->undelivered_bytes(1), 0);
+  ASSERT_TRUE(job.poll_until([&] { return job[0].events.completed[1] == posted; }));
+  EXPECT_TRUE(job.poll_until([&] { return job[0].rail->undelivered_bytes(1) == 0; }));
+}
+
 TEST(TcpRail, LimitsChunksAndControlMessagesInFlight) {
   TestJob job(2, 1 << 20);
   job.connect(0, 1);

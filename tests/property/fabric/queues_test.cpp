@@ -1,0 +1,154 @@
+// Streams of puts that are not cut take rails by turns as long as no rail falls behind, and fill
+// each by what it can carry where one does.
+#include <array>
+#include <cstdint>
+#include <deque>
+
+#include <gtest/gtest.h>
+
+#include "tests/property/fabric/world.hpp"
+
+namespace allrail::transport {
+namespace {
+
+constexpr std::uint64_t kOpenPuts = 16;  // so many calls may be under way
+constexpr std::uint64_t kTurnPuts = 8;   // in a row over the same rail, as the engine asks for
+
+struct Options {
+  double first_rate = 60e6;  // bytes per second
+  double second_rate = 60e6;
+  std::uint64_t put_bytes = 0;
+  std::uint64_t puts = 5'000;
+  std::uint64_t open_puts = kOpenPuts;
+  bool is_answered = false;
+  bool loses_second = false;  // the second rail, half way
+};
+
+struct Outcome {
+  double first_share = 0;  // of the chunks, that the first rail carried
+  double seconds = 0;
+};
+
+/// A stream from rank 0 to rank 1 over two rails.
+class Stream {
+ public:
+  explicit Stream(const Options& options) : options_(options), world_(world_of(options)) {
+    world_.connect_all();
+    world_.run_until([] { return false; }, 10'000'000);  // both rails are up
+  }
+
+  Outcome run() {
+    const std::int64_t start_ns = world_.network().now_ns();
+    for (std::uint64_t i = 0; i < options_.puts; ++i) {
+      if (options_.loses_second && i == options_.puts / 2) world_.network().cut(1, 0, 1, {});
+      if (open_.size() == options_.open_puts) take_oldest();
+      put(i);
+    }
+    while (!open_.empty()) take_oldest();
+    const auto chunks = static_cast<double>(from().counters()[0].chunks_sent);
+    return {chunks / static_cast<double>(options_.puts),
+            static_cast<double>(world_.network().now_ns() - start_ns) / 1e9};
+  }
+
+ private:
+  static WorldOptions world_of(const Options& options) {
+    WorldOptions world;
+    world.rails.resize(2);
+    world.rails[0].bytes_per_second = options.first_rate;
+    world.rails[1].bytes_per_second = options.second_rate;
+    world.memory_bytes = options.open_puts * options.put_bytes;
+    return world;
+  }
+
+  void put(std::uint64_t number) {
+    Put put;
+    put.peer = 1;
+    put.from = world_.memory(0).data();
+    put.bytes = options_.put_bytes;
+    put.offset = number % options_.open_puts * options_.put_bytes;
+    put.coalesce = !options_.is_answered;
+    put.port = static_cast<int>(number / kTurnPuts);
+    from().put(put);
+    open_.push_back(to().expect(0, options_.put_bytes));
+  }
+
+  void take_oldest() {
+    const std::uint64_t oldest = open_.front();
+    open_.pop_front();
+    // One that is alone is completed, too, before the next one begins.
+    const auto is_done = [&] {
+      return to().arrived(0, oldest) && (options_.open_puts > 1 || from().completed(1, oldest));
+    };
+    EXPECT_TRUE(world_.run_until(is_done, 1'000'000'000));
+    to().consume(0, oldest);
+  }
+
+  Fabric& from() { return world_.fabric(0); }
+  Fabric& to() { return world_.fabric(1); }
+
+  Options options_;
+  World world_;
+  std::deque<std::uint64_t> open_;
+};
+
+Outcome run(const Options& options) { return Stream(options).run(); }
+
+class PutQueues : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  static Options over(double first_rate, double second_rate) {
+    Options options;
+    options.first_rate = first_rate;
+    options.second_rate = second_rate;
+    options.put_bytes = GetParam();
+    return options;
+  }
+  /// At so many bytes per second.
+  static double seconds_at(const Options& options, double rate) {
+    return static_cast<double>(options.puts * options.put_bytes) / rate;
+  }
+};
+
+TEST_P(PutQueues, FillUnequalRailsByTheirRates) {
+  const Options two_to_one = over(60e6, 30e6);
+  const Outcome result = run(two_to_one);
+  EXPECT_GT(result.first_share, 0.60);
+  EXPECT_LT(result.first_share, 0.73);
+  EXPECT_LT(result.seconds, seconds_at(two_to_one, 0.85 * 90e6)) << "by turns: at 60e6";
+}
+
+TEST_P(PutQueues, LeaveASlowRailLittle) {
+  const Options ten_to_one = over(60e6, 6e6);
+  const Outcome result = run(ten_to_one);
+  EXPECT_GT(result.first_share, 0.75);
+  EXPECT_LT(result.seconds, seconds_at(ten_to_one, 2 * 12e6)) << "by turns: at 12e6";
+}
+
+TEST_P(PutQueues, OfAlikeRailsAreAlike) {
+  EXPECT_NEAR(run(over(60e6, 60e6)).first_share, 0.5, 0.02);
+}
+
+TEST_P(PutQueues, AreNotAskedForWhereThereAreNone) {
+  // One put at a time: however slow a rail is, nothing waits behind anything.
+  Options alone = over(60e6, 30e6);
+  alone.open_puts = 1;
+  alone.puts = 160;
+  EXPECT_EQ(run(alone).first_share, 0.5);
+}
+
+TEST_P(PutQueues, AreNotAskedForByPutsThatAreAnswered) {
+  Options answered = over(60e6, 30e6);
+  answered.is_answered = true;
+  EXPECT_NEAR(run(answered).first_share, 0.5, 0.001) << "they are looked for where their turn is";
+}
+
+TEST_P(PutQueues, OfALostRailAreLeft) {
+  Options loses = over(30e6, 60e6);
+  loses.loses_second = true;
+  const Outcome result = run(loses);
+  EXPECT_GT(result.first_share, 0.6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, PutQueues, ::testing::Values(1'024, 4'096, 8'192));
+
+}  // namespace
+}  // namespace allrail::transport

@@ -1,0 +1,88 @@
+// Which rail a put takes that is not cut.
+//
+// Puts take the rails by turns, which fills rails alike. In a stream that goes one way a rail that
+// is slower than the others, or that others use, falls behind, and then everybody waits for it: a
+// rail that has more to deliver than another when its turn comes is passed over. Puts that are
+// answered keep the turns: each is waited for, and looked for on the rail whose turn it is.
+#include <algorithm>
+#include <utility>
+
+#include "transport/fabric_state.hpp"
+
+namespace allrail::transport {
+
+namespace {
+
+// Where rails are unlike turns are so short that the ring of calls holds three.
+constexpr int kTurnPuts = 4;
+// Smaller ones share segments, and take no time on any rail; those that measure rails are cut
+// between unlike ones.
+constexpr std::uint32_t kLeastTurnBytes = 512;
+
+}  // namespace
+
+bool FabricState::is_near(const Peer& peer, const Link& link) {
+  return link.usable() && link.peer_rail >= 0 &&
+         peer.rails.rails[static_cast<std::size_t>(link.peer_rail)].is_near;
+}
+
+int FabricState::choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes) {
+  const int links = static_cast<int>(peer.links.size());
+  int usable = 0;
+  int near = 0;
+  for (const Link& link : peer.links) {
+    usable += link.usable() ? 1 : 0;
+    near += is_near(peer, link) ? 1 : 0;
+  }
+  if (usable == 0) return -1;
+  // The wanted rail first, then the others in circular order. Ports of a step, and steps, take
+  // turns, so that a call of small puts uses all rails, or all that end near to who receives.
+  const auto turns = static_cast<unsigned>(near > 0 ? near : usable);
+  int skip = static_cast<int>(static_cast<unsigned>(put.port) % turns);
+  int first = 0;
+  for (; first < links; ++first) {
+    const Link& link = peer.links[static_cast<std::size_t>(first)];
+    if ((near > 0 ? is_near(peer, link) : link.usable()) && skip-- == 0) break;
+  }
+  if (turns > 1 && put.coalesce && bytes >= kLeastTurnBytes && bytes < kMeasuredPutBytes) {
+    first = turn_of_stream(peer, put, first, near > 0);
+  }
+  for (int i = 0; i < links; ++i) {
+    const int rail = (first + i) % links;
+    const auto at = static_cast<std::size_t>(rail);
+    // Small puts may fill the queue: their bytes say little about the room that they need.
+    if (has_room(peer.links[at], rails_[at], std::max<std::uint32_t>(bytes, 32 * 1024)))
+      return rail;
+  }
+  return -1;
+}
+
+/// The rail whose turn it is, or one that is done earlier with what it has and one more turn. Not
+/// asked for every put, since it costs system calls, and since the receiver looks where the last
+/// put came from.
+int FabricState::turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, bool near_only) {
+  StreamTurn& turn = peer.turn;
+  const bool is_new = std::exchange(turn.port, put.port) != put.port;
+  if (is_new || ++turn.puts == kTurnPuts) turn.puts = 0;
+  if (!is_new && (turn.puts != 0 || !peer.queues.are_unlike())) {
+    const Link& link = peer.links[static_cast<std::size_t>(turn.rail)];
+    if (near_only ? is_near(peer, link) : link.usable()) return turn.rail;
+  }
+  Queues::Bytes posted{};
+  Queues::Bytes left{};
+  unsigned rails = 0;
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    const Link& link = peer.links[i];
+    if (near_only ? is_near(peer, link) : link.usable()) rails |= 1U << i;
+    posted[i] = link.posted_bytes;
+    // Peers acknowledge such puts late, but more than they leave open is not under way.
+    left[i] = link.in_flight_bytes;
+    if (left[i] == 0) continue;
+    const std::int64_t bytes = rails_[i].rail->undelivered_bytes(peer.rank);
+    if (bytes >= 0) left[i] = std::min(left[i], static_cast<std::uint64_t>(bytes));
+  }
+  peer.queues.look(posted, left, now_ns_);
+  return turn.rail = peer.queues.choose(in_turn, rails, kTurnPuts * put.cut.put_bytes);
+}
+
+}  // namespace allrail::transport
