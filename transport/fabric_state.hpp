@@ -120,7 +120,7 @@ struct Link {
   std::uint32_t head = 0;
   int in_flight = 0;
   std::uint64_t in_flight_bytes = 0;
-  std::uint64_t posted_bytes = 0;  // ever
+  std::uint64_t posted_bytes = 0;  // ever, over the present or last link
   RateMeter rate;
   RoundTripMeter round_trip;
   std::uint32_t medium_chunks = 0;  // of those that may measure the rate, see measures()
@@ -150,6 +150,7 @@ struct StreamTurn {
   int port = -1;
   int rail = 0;
   int puts = 0;
+  bool is_trial = false;  // it lasts as long as the port does
 };
 
 struct Peer {
@@ -198,7 +199,7 @@ struct Peer {
   std::int64_t no_link_since_ns = -1;
 
   OpenPut& put(std::uint64_t number) { return queue[number % kPutQueue]; }
-  /// Ports that choose_small() gives the same rail, where all are usable, share an entry.
+  /// Ports that have their turn on the same rail, where all are usable, share an entry.
   std::int16_t& rail_of(int port) {
     return rail_of_port[static_cast<unsigned>(port) % static_cast<unsigned>(pair_count)];
   }
@@ -326,6 +327,7 @@ class FabricState : public RailEvents {
   static bool is_near(const Peer& peer, const Link& link);
   int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
   int turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, bool near_only);
+  void look_at_queues(Peer& peer);
 
   // completions.cpp
   void chunk_done(Peer& peer, const ChunkName& chunk);

@@ -20,6 +20,8 @@ void FabricState::link_up(int rail, int peer_rank, int peer_rail) {
   link.blocked = false;
   link.peer_generation = 0;
   link.hello_due = true;
+  link.posted_bytes = 0;
+  peer.queues.forget(rail);
   if (++link.generation > 1) ++rails_[static_cast<std::size_t>(rail)].counters.reconnects;
   take_pair(peer, rail, peer_rail);
   peer.was_connected = true;

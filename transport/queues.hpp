@@ -18,13 +18,19 @@ class Queues {
 
   /// `posted`: all that each rail was ever given; `left`: what of it lies in its queue.
   void look(const Bytes& posted, const Bytes& left, std::int64_t now_ns);
-  /// The rail whose turn it is, or another of those in the set (a bit for each) that is done
-  /// earlier with what it has and so much more. A rail that is never done first has a turn now and
-  /// then all the same: it may have become faster.
-  int choose(int in_turn, unsigned rails, std::uint64_t bytes);
-  /// Whether some rail is slower than another.
-  bool are_unlike() const;
-  /// 0: not known.
+  /// Whether some rail of the set (a bit for each) is slower than another.
+  bool are_unlike(unsigned rails) const;
+  struct Choice {
+    int rail = 0;
+    bool is_trial = false;  // the rail whose turn it is, although another would be done earlier
+  };
+  /// The rail whose turn it is, or another of the set that is done earlier with what it has and so
+  /// much more. At the beginning of a whole turn a rail that is passed over is tried now and then:
+  /// it may have become faster, which is seen only if it gets no less than the others for a while.
+  Choice choose(int in_turn, unsigned rails, std::uint64_t bytes, bool begins);
+  /// The link is another one from now on.
+  void forget(int rail) { queues_[static_cast<std::size_t>(rail)] = {}; }
+  /// 0: not known, or nothing moves.
   double bytes_per_ns(int rail) const { return queues_[static_cast<std::size_t>(rail)].rate; }
 
  private:
@@ -33,17 +39,18 @@ class Queues {
   struct Queue {
     std::uint64_t left_bytes = 0;
     std::uint64_t gone_bytes = 0;  // at the last look that told of the rate
-    bool was_empty = true;         // since then
-    // Of the last looks; before there are so many nothing is known. Processes that did not run make
-    // a rail look slow and never fast, so its rate is the highest of them.
+    bool was_empty = true;         // at that look, or one since
+    // Of the last looks; before there are so many nothing is known. Processes that did not run
+    // mostly make a rail look slow, so its rate is the highest of them.
     std::array<double, kSamples> samples{};
     std::size_t sample_count = 0;
     double rate = 0;
+    unsigned passed_over = 0;  // turns
   };
+  double highest_rate(unsigned rails) const;
 
   std::array<Queue, kMaxRails> queues_{};
   std::int64_t rated_at_ns_ = 0;
-  unsigned passed_over_ = 0;  // turns
 };
 
 }  // namespace allrail::transport

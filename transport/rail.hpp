@@ -165,8 +165,8 @@ class Rail {
     (void)peer;
     return -1;
   }
-  /// Bytes to `peer` that its host has not got yet as far as this one knows, although peers tell of
-  /// small chunks late. -1: chunks_completed() tells in time.
+  /// Bytes to `peer` that left this process and that its host has not confirmed, although peers
+  /// tell of small chunks late. -1: chunks_completed() tells in time.
   virtual std::int64_t undelivered_bytes(int peer) const {
     (void)peer;
     return -1;

@@ -13,10 +13,9 @@ namespace allrail::transport {
 
 namespace {
 
-// Where rails are unlike turns are so short that the ring of calls holds three.
+// Where rails are unlike turns are so short that the ring of sixteen calls holds three.
 constexpr int kTurnPuts = 4;
-// Smaller ones share segments, and take no time on any rail; those that measure rails are cut
-// between unlike ones.
+// Smaller ones share segments, and take no time on any rail.
 constexpr std::uint32_t kLeastTurnBytes = 512;
 
 }  // namespace
@@ -59,21 +58,31 @@ int FabricState::choose_small(Peer& peer, const OpenPut& put, std::uint32_t byte
 
 /// The rail whose turn it is, or one that is done earlier with what it has and one more turn. Not
 /// asked for every put, since it costs system calls, and since the receiver looks where the last
-/// put came from.
+/// put of such a port came from.
 int FabricState::turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, bool near_only) {
-  StreamTurn& turn = peer.turn;
-  const bool is_new = std::exchange(turn.port, put.port) != put.port;
-  if (is_new || ++turn.puts == kTurnPuts) turn.puts = 0;
-  if (!is_new && (turn.puts != 0 || !peer.queues.are_unlike())) {
-    const Link& link = peer.links[static_cast<std::size_t>(turn.rail)];
-    if (near_only ? is_near(peer, link) : link.usable()) return turn.rail;
-  }
-  Queues::Bytes posted{};
-  Queues::Bytes left{};
   unsigned rails = 0;
   for (std::size_t i = 0; i < peer.links.size(); ++i) {
     const Link& link = peer.links[i];
     if (near_only ? is_near(peer, link) : link.usable()) rails |= 1U << i;
+  }
+  StreamTurn& turn = peer.turn;
+  const bool is_new = std::exchange(turn.port, put.port) != put.port;
+  if (is_new || ++turn.puts == kTurnPuts) turn.puts = 0;
+  const bool goes_on = turn.puts != 0 || turn.is_trial || !peer.queues.are_unlike(rails);
+  if (!is_new && goes_on && (rails >> turn.rail & 1U) != 0) return turn.rail;
+  look_at_queues(peer);
+  const Queues::Choice choice =
+      peer.queues.choose(in_turn, rails, kTurnPuts * put.cut.put_bytes, is_new);
+  turn.is_trial = choice.is_trial;
+  turn.rail = choice.rail;
+  return turn.rail;
+}
+
+void FabricState::look_at_queues(Peer& peer) {
+  Queues::Bytes posted{};
+  Queues::Bytes left{};
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    const Link& link = peer.links[i];
     posted[i] = link.posted_bytes;
     // Peers acknowledge such puts late, but more than they leave open is not under way.
     left[i] = link.in_flight_bytes;
@@ -81,8 +90,7 @@ int FabricState::turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, boo
     const std::int64_t bytes = rails_[i].rail->undelivered_bytes(peer.rank);
     if (bytes >= 0) left[i] = std::min(left[i], static_cast<std::uint64_t>(bytes));
   }
-  peer.queues.look(posted, left, now_ns_);
-  return turn.rail = peer.queues.choose(in_turn, rails, kTurnPuts * put.cut.put_bytes);
+  peer.queues.look(posted, left, now());
 }
 
 }  // namespace allrail::transport
