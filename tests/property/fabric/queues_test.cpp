@@ -27,6 +27,7 @@ struct Options {
 struct Outcome {
   double first_share = 0;  // of the chunks, that the first rail carried
   double seconds = 0;
+  std::uint64_t second_after_return = 0;  // chunks over it of two turns, where it was lost
 };
 
 /// A stream from rank 0 to rank 1 over two rails.
@@ -44,11 +45,15 @@ class Stream {
       if (options_.loses_second && i == options_.puts / 3 * 2) heal_second();
       if (open_.size() == options_.open_puts) take_oldest();
       put(i);
+      if (i + 1 == options_.puts / 3 * 2) second_before_return_ = second_chunks();
+      if (i + 1 == options_.puts / 3 * 2 + 2 * kTurnPuts) {
+        second_after_return_ = second_chunks() - second_before_return_;
+      }
     }
     while (!open_.empty()) take_oldest();
     const auto chunks = static_cast<double>(from().counters()[0].chunks_sent);
     return {chunks / static_cast<double>(options_.puts),
-            static_cast<double>(world_.network().now_ns() - start_ns) / 1e9};
+            static_cast<double>(world_.network().now_ns() - start_ns) / 1e9, second_after_return_};
   }
 
  private:
@@ -96,12 +101,16 @@ class Stream {
     to().consume(0, oldest);
   }
 
+  std::uint64_t second_chunks() { return from().counters()[1].chunks_sent; }
+
   Fabric& from() { return world_.fabric(0); }
   Fabric& to() { return world_.fabric(1); }
 
   Options options_;
   World world_;
   std::deque<std::uint64_t> open_;
+  std::uint64_t second_before_return_ = 0;
+  std::uint64_t second_after_return_ = 0;
 };
 
 Outcome run(const Options& options) { return Stream(options).run(); }
@@ -158,6 +167,12 @@ TEST_P(PutQueues, OfARailThatCameBackAreKnownAnew) {
   const Outcome result = run(loses);
   // Half of the first third, all of the second, and half of the rest, where it has come back.
   EXPECT_NEAR(result.first_share, 2.0 / 3, 0.05);
+}
+
+TEST_P(PutQueues, OfANewLinkAreNotKnownByTheOldOne) {
+  Options loses = over(60e6, 6e6);
+  loses.loses_second = true;
+  EXPECT_EQ(run(loses).second_after_return, kTurnPuts) << "it has its turns until it is known";
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, PutQueues, ::testing::Values(1'024, 4'096, 8'192));
