@@ -51,8 +51,13 @@ void FabricState::look_at_departures() {
     const std::int64_t took_ns = now() - watched.posted_ns;
     // How much longer it takes does not matter: looks cost system calls.
     const bool is_slow = DepartureMeter::is_slow(took_ns, watched.bytes);
-    if (unsent_bytes >= kMostUnsentBytes && !is_slow) continue;
-    if (unsent_bytes >= 0) state.departures.left(took_ns, watched.bytes);
+    const bool is_here = unsent_bytes >= kMostUnsentBytes;
+    if (is_here && !is_slow) continue;
+    if (unsent_bytes >= 0) {
+      state.departures.left(took_ns, watched.bytes);
+      // What is gone at a look that comes late may have left long before.
+      if (is_here == is_slow) state.pace.saw(is_slow);
+    }
     watched.peer = -1;
   }
 }

@@ -314,6 +314,15 @@ bool Fabric::sleep(int timeout_ms) {
 
 const std::optional<FabricFailure>& Fabric::failure() const { return state_->failure_; }
 
+Pace Fabric::pace() const {
+  Pace pace = Pace::Unknown;
+  for (const RailState& state : state_->rails_) {
+    if (state.pace.pace() == Pace::Slow) return Pace::Slow;
+    if (state.pace.pace() == Pace::Fast) pace = Pace::Fast;
+  }
+  return pace;
+}
+
 std::vector<RailCounters> Fabric::counters() const {
   std::vector<RailCounters> counters;
   for (const RailState& state : state_->rails_) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/pace.hpp"
 #include "transport/rail.hpp"
 #include "transport/rail_pairs.hpp"
 
@@ -170,6 +171,8 @@ class Fabric {
   const std::optional<FabricFailure>& failure() const;
 
   std::vector<RailCounters> counters() const;
+  /// Of the rails over which there was enough to see it: Slow if one of them is.
+  Pace pace() const;
   /// Tells all peers that this rank leaves: it has everything it needs, and its own puts are
   /// completed. Their rails are not surprised when the links close. After it, shut_down() leaves it
   /// to the rails' destructors to end links so that nothing on its way is lost.

@@ -236,6 +236,7 @@ struct RailState {
   RateMeter rate;
   WireTimeMeter wire_time;
   DepartureMeter departures;
+  PaceMeter pace;
   Watched watched;
   std::uint32_t watchable_chunks = 0;
   std::uint64_t in_flight_bytes = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/fabric.hpp"
+#include "transport/pace.hpp"
 
 namespace allrail::transport {
 namespace {
@@ -148,6 +149,23 @@ TEST(DepartureMeter, IsNotMisledByWhatAShaperSavesUp) {
     ever = ever || meter.is_fast();
   }
   EXPECT_FALSE(ever);
+}
+
+TEST(PaceMeter, ForgetsASlowChunkAfterSoManyFastOnes) {
+  PaceMeter meter;
+  const auto see = [&](int chunks, bool is_slow) {
+    for (int i = 0; i < chunks; ++i) meter.saw(is_slow);
+  };
+  see(PaceMeter::kSamples - 1, false);
+  EXPECT_EQ(meter.pace(), Pace::Unknown);
+  see(1, false);
+  EXPECT_EQ(meter.pace(), Pace::Fast);
+  see(1, true);
+  EXPECT_EQ(meter.pace(), Pace::Slow) << "what a shaper has saved up is gone now";
+  see(PaceMeter::kSamples - 1, false);
+  EXPECT_EQ(meter.pace(), Pace::Slow);
+  see(1, false);
+  EXPECT_EQ(meter.pace(), Pace::Fast);
 }
 
 TEST(ChunkBytes, AreShortOnVerySlowRails) {
