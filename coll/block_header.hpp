@@ -54,7 +54,7 @@ struct BlockHeader {
   std::uint64_t done = 0;
   CallDescription description;
   std::int32_t owner = -1;
-  std::uint32_t reserved = 0;
+  std::uint32_t pace_word = 0;  // of a barrier: see PaceAgreement
 };
 static_assert(sizeof(BlockHeader) <= schedule::kHeaderBytes);
 

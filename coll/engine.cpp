@@ -142,6 +142,7 @@ inline void Engine::begin(CallRun& run) {
   last_root_ = plan.description().root;
   last_operation_ = plan.description().operation;
   call.description = plan.description();
+  call.pace_word = plan.description().operation == Operation::Barrier ? enter_barrier(call) : 0;
   call.window = nullptr;
   if (plan.zero_copy()) {
     const bool is_registered = run.buffers.window != nullptr;
@@ -191,6 +192,7 @@ inline bool Engine::advance_executions() {
 inline void Engine::end_oldest() {
   Execution& execution = active(0);
   const std::uint64_t number = execution.call_number();
+  if (execution.call().description.operation == Operation::Barrier) leave_barrier(execution);
   execution.finish();
   oldest_ = static_cast<int>(place_of(1));
   --active_count_;

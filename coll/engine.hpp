@@ -7,6 +7,7 @@
 // started and waited for, one that does not is started and tested now and then.
 //   engine.cpp        the queue
 //   engine_wait.cpp   waiting, and what is looked after meanwhile
+//   engine_pace.cpp   what barriers spread of the rails
 //   engine_errors.cpp the end of the communicator
 #pragma once
 
@@ -19,6 +20,7 @@
 #include "coll/call_run.hpp"
 #include "coll/done_counts.hpp"
 #include "coll/execution.hpp"
+#include "coll/pace_agreement.hpp"
 #include "coll/plan.hpp"
 #include "coll/slots.hpp"
 #include "coll/team.hpp"
@@ -78,6 +80,11 @@ class Engine {
   /// not begun here.
   bool is_awaited_by(int job_rank) const noexcept;
 
+  /// Whether the rails are faster than the processors, as the barriers so far have spread it: the
+  /// same on all ranks between two barriers. Unknown on one node, and before there was enough to
+  /// see.
+  transport::Pace agreed_pace() const noexcept { return agreed_pace_; }
+
   /// Tells all ranks that this communicator is dead, and throws the first cause.
   [[noreturn]] void die(Code code, int peer, const std::string& text);
   /// Whether a call of this rank, or the helper, ended with the death of the communicator.
@@ -96,6 +103,10 @@ class Engine {
   bool advance_executions();
   void end_oldest();
   bool leave_front();
+
+  // engine_pace.cpp
+  std::uint32_t enter_barrier(const Call& call);
+  void leave_barrier(const Execution& execution);
 
   // engine_wait.cpp
   bool step(const CallRun* awaited);
@@ -157,6 +168,9 @@ class Engine {
   bool dead_ = false;
   bool told_ = false;  // the first cause was thrown at the user
   shm::AbortRecord first_cause_;
+  std::uint64_t barriers_ = 0;
+  PaceAgreement pace_;  // of the rank that talks for its node in barriers
+  transport::Pace agreed_pace_ = transport::Pace::Unknown;
   std::uint64_t history_ = 0;  // the stamp of the newest call, which all earlier ones went into
 };
 

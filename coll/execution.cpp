@@ -156,6 +156,7 @@ void Execution::stamp(const Step& step) {
   header.done = context_.done_counts.of_my_node(call_.identity.number);
   header.description = call_.description;
   header.owner = team_.rank;
+  header.pace_word = call_.pace_word;
   std::memcpy(slot_ + step.to_offset, &header, sizeof header);
   stamp_offset_ = step.to_offset;
   stamped_done_ = header.done;
@@ -368,6 +369,16 @@ void Execution::note_all_headers() {
     if (!is_of_call(header, call_.identity.stamp, team_.roster->ranks())) continue;
     context_.done_counts.note_node(team_.node_of(header.owner), header.done);
   }
+}
+
+std::uint32_t Execution::pace_words() const {
+  std::uint32_t words = 0;
+  for (const std::uint64_t offset : call_.schedule->header_offsets) {
+    BlockHeader header;
+    std::memcpy(&header, slot_ + offset, sizeof header);
+    words |= header.pace_word;
+  }
+  return words;
 }
 
 void Execution::finish() {

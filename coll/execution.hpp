@@ -49,6 +49,7 @@ struct Call {
   bool has_puts = true;             // false: no step is a Put or an Await
   // The call before was of the same operation and root, and this one answers none of its puts.
   bool continues_stream = false;
+  std::uint32_t pace_word = 0;  // of a barrier: what its headers say
   bool zero_copy() const { return window != nullptr; }
 };
 
@@ -96,6 +97,8 @@ class Execution {
   /// Whether it waits for ranks of its own node, and whether that wait is over.
   bool awaits_node() const;
   bool node_is_ready() const;
+  /// Of a barrier whose steps are done: what the signals that arrived say, put together.
+  std::uint32_t pace_words() const;
   const Call& call() const { return call_; }
 
  private:

@@ -64,6 +64,9 @@ struct alignas(128) RankLine {
   std::atomic<std::int32_t> rank;  // in the job; -1 until told
   // What it waits for while it has nothing else in flight: see awaits_word().
   std::atomic<std::uint64_t> awaits;
+  // What the rank that talks for the node tells it in barriers, by their number modulo 2: nobody
+  // begins the barrier after the next one before all have left this one.
+  std::atomic<std::uint32_t> told[2];
   alignas(64) std::atomic<std::uint32_t> sleeping;  // see wait.hpp
   alignas(
       64) std::atomic<std::uint64_t> recent[kRecentCalls];  // stamps, by call modulo their count

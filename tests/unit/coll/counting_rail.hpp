@@ -21,8 +21,9 @@ struct RailUse {
   std::uint64_t held_bytes = 0;
   std::uint64_t most_bytes = 0;
   bool refuse = false;
-  int messages = 0;  // control messages posted
-  int flushes = 0;   // of acknowledgements
+  int messages = 0;         // control messages posted
+  int flushes = 0;          // of acknowledgements
+  bool holds_back = false;  // nothing that is posted has left
 };
 
 class CountingRail final : public transport::Rail {
@@ -49,6 +50,10 @@ class CountingRail final : public transport::Rail {
   void unregister_source(std::span<const std::byte> memory) override {
     remove(memory.size());
     rail_->unregister_source(memory);
+  }
+
+  std::int64_t unsent_bytes(int peer) const override {
+    return use_.holds_back ? 1 << 20 : rail_->unsent_bytes(peer);
   }
 
   int index() const override { return rail_->index(); }
