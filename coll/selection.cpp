@@ -15,7 +15,8 @@ constexpr int kAnyCount = std::numeric_limits<int>::max();
 // How many peers a step sends to: one, so that no two senders meet in front of a receiver, or as
 // many as there are rails.
 enum class Ports { One, Rails };
-enum class Nodes { Any, One, TwoOrFour, PowerOfTwo };
+// Fast: only where rails are faster than the processors behind them.
+enum class Nodes { Any, One, TwoOrFour, PowerOfTwo, FastPowerOfTwo };
 
 struct Row {
   std::uint64_t most_bytes_per_node;  // the block that a node sends
@@ -38,6 +39,8 @@ constexpr Row kTable[] = {
      "small blocks: fewest messages, and every pair of nodes answers each other"},
     {256 * kKibi, false, Nodes::TwoOrFour, 1, "smp-recursive-doubling", Ports::One,
      "medium blocks, few nodes of one rank: fewest messages"},
+    {512 * kKibi, false, Nodes::FastPowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
+     "medium blocks, rails faster than the processors: fewest messages and wake-ups"},
     {48 * kKibi, false, Nodes::Any, kAnyCount, "smp-bruck", Ports::One,
      "small blocks, no power of two: fewest messages"},
     {kAnySize, true, Nodes::Any, 1, "ring", Ports::One,
@@ -46,14 +49,17 @@ constexpr Row kTable[] = {
      "large blocks: every block crosses once, one sender per receiver"},
 };
 
-bool fits(Nodes nodes, int count) {
+bool fits(Nodes nodes, const SelectionFacts& facts) {
+  const bool is_power_of_two = std::has_single_bit(static_cast<unsigned>(facts.nodes));
   switch (nodes) {
     case Nodes::One:
-      return count == 1;
+      return facts.nodes == 1;
     case Nodes::TwoOrFour:
-      return count == 2 || count == 4;
+      return facts.nodes == 2 || facts.nodes == 4;
     case Nodes::PowerOfTwo:
-      return std::has_single_bit(static_cast<unsigned>(count));
+      return is_power_of_two;
+    case Nodes::FastPowerOfTwo:
+      return is_power_of_two && facts.rails_are_fast;
     case Nodes::Any:
       break;
   }
@@ -94,7 +100,7 @@ Selection select_allgather(const SelectionFacts& facts) {
       facts.bytes_per_rank * static_cast<std::uint64_t>(facts.largest_node);
   Selection selection;
   for (const Row& row : kTable) {
-    if (per_node > row.most_bytes_per_node || !fits(row.nodes, facts.nodes) ||
+    if (per_node > row.most_bytes_per_node || !fits(row.nodes, facts) ||
         (row.zero_copy && facts.bytes_per_rank < facts.zero_copy_threshold_bytes) ||
         facts.largest_node > row.most_ranks_per_node) {
       continue;

@@ -10,9 +10,10 @@ namespace {
 // eight, or half of them, at least two and no more than eight.
 enum class RootedPorts { One, AllNodes, UpTo8, HalfUpTo8 };
 
-// On any nodes, on one alone, on up to four, eight or 16 of them, or only where several leaf
-// switches have several nodes each.
-enum class Where { Any, OneNode, UpTo4, UpTo8, UpTo16, Leaves };
+// On any nodes, on one alone, on up to four, eight or 16 of them, on up to four whose rails are
+// faster than the processors behind them, or only where several leaf switches have several nodes
+// each.
+enum class Where { Any, OneNode, UpTo4, FastUpTo4, UpTo8, UpTo16, Leaves };
 
 struct RootedRow {
   Operation operation;
@@ -53,6 +54,8 @@ constexpr RootedRow kRootedTable[] = {
      "small data, few nodes: one step"},
     {Operation::Broadcast, 32 * kKibi, Where::Any, "smp-binomial", RootedPorts::One,
      "small data: fewest steps"},
+    {Operation::Broadcast, 1024 * kKibi, Where::FastUpTo4, "smp-binomial", RootedPorts::One,
+     "medium data, few nodes, rails faster than the processors: fewest messages and wake-ups"},
     {Operation::Broadcast, kAnySize, Where::Any, "smp-chain", RootedPorts::One,
      "large data: every rail carries it once, all of them at the same time"},
     {Operation::Alltoall, kAnySize, Where::OneNode, "smp-direct", RootedPorts::One,
@@ -73,6 +76,8 @@ bool fits(Where where, const SelectionFacts& facts) {
       return facts.nodes == 1;
     case Where::UpTo4:
       return facts.nodes <= 4;
+    case Where::FastUpTo4:
+      return facts.nodes <= 4 && facts.rails_are_fast;
     case Where::UpTo8:
       return facts.nodes <= 8;
     case Where::UpTo16:

@@ -75,6 +75,26 @@ std::string describe_step(const schedule::Step& step) {
   return "?";
 }
 
+/// As a job begins, with what it may learn of its rails in the reason.
+coll::Selection explained_choice(coll::Operation operation, const coll::Roster& roster, int rails,
+                                 Choosers choosers, std::uint64_t bytes_per_rank,
+                                 const CallOptions& options) {
+  const auto choose_now = [&] {
+    return operation == coll::Operation::Allgather
+               ? select_for(roster, rails, choosers, bytes_per_rank, options)
+               : select_rooted_for(operation, roster, rails, choosers, bytes_per_rank, options);
+  };
+  choosers.rails_are_fast = roster.nodes() > 1;
+  const auto on_fast_rails = choose_now();
+  choosers.rails_are_fast = false;
+  auto chosen = choose_now();
+  if (on_fast_rails.algorithm != chosen.algorithm) {
+    chosen.reason += fmt::format("; once barriers have spread that all rails are fast: {} ({})",
+                                 on_fast_rails.algorithm, on_fast_rails.reason);
+  }
+  return chosen;
+}
+
 }  // namespace
 
 std::vector<std::string> collectives() {
@@ -182,11 +202,8 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   // As World::rail_count(): ranks that share memory need no rail.
   if (roster.nodes() == 1 && settings.local_puts != "rail") rails = 0;
   const auto model = ModelChoice::of(tuning, settings, roster, rails);
-  const Choosers choosers{settings, tuning.rules, model.get()};
-  const auto chosen =
-      operation == coll::Operation::Allgather
-          ? select_for(roster, rails, choosers, bytes_per_rank, options)
-          : select_rooted_for(operation, roster, rails, choosers, bytes_per_rank, options);
+  const auto chosen = explained_choice(
+      operation, roster, rails, {settings, tuning.rules, model.get()}, bytes_per_rank, options);
   const auto geometry = coll::divide_node_memory(settings.node_memory_bytes);
   coll::PlanRequest request;
   request.operation = operation;
@@ -216,9 +233,10 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   int round = -1;
   for (const schedule::Step& step : plan.first().steps) {
     explanation.steps.push_back(describe_step(step));
-    if (step.kind != schedule::StepKind::Once) continue;
-    for (const auto& copy : plan.first().once) {
-      explanation.steps.push_back("  " + describe_step(copy));
+    if (step.kind == schedule::StepKind::Once) {
+      for (const auto& copy : plan.first().once) {
+        explanation.steps.push_back("  " + describe_step(copy));
+      }
     }
     if (step.kind != schedule::StepKind::Put || map.node_of[static_cast<std::size_t>(step.peer)] ==
                                                     map.node_of[static_cast<std::size_t>(rank)]) {

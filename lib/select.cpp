@@ -13,8 +13,10 @@ namespace allrail {
 
 namespace {
 
-coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64_t bytes_per_rank) {
+coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64_t bytes_per_rank,
+                              bool rails_are_fast = false) {
   coll::SelectionFacts facts;
+  facts.rails_are_fast = rails_are_fast;
   facts.bytes_per_rank = bytes_per_rank;
   facts.ranks = roster.ranks();
   facts.nodes = roster.nodes();
@@ -82,7 +84,7 @@ coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
 coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
                                   const Choosers& choosers, std::uint64_t block_bytes,
                                   const CallOptions& call) {
-  const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes);
+  const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes, choosers.rails_are_fast);
   coll::Selection selection =
       first_of(choosers, operation, facts, call, coll::select_rooted(operation, facts));
   if (selection.algorithm.starts_with("topology") &&
@@ -98,7 +100,7 @@ coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster&
 coll::Selection select_for(const coll::Roster& roster, int rails, const Choosers& choosers,
                            std::uint64_t bytes_per_rank, const CallOptions& call,
                            coll::MemoryKind memory) {
-  coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank);
+  coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank, choosers.rails_are_fast);
   if (memory == coll::MemoryKind::Buffer) {
     facts.zero_copy_threshold_bytes = coll::kBufferThresholdBytes;
   }

@@ -33,14 +33,12 @@ void check_range(const char* name, int value) {
 
 coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& options,
                               coll::MemoryKind memory) const {
-  return select_for(roster_, rail_count(), {options_, tuning_.rules, model_choice_.get()},
-                    bytes_per_rank, options, memory);
+  return select_for(roster_, rail_count(), choosers(), bytes_per_rank, options, memory);
 }
 
 coll::Selection World::select_rooted(coll::Operation operation, std::uint64_t block_bytes,
                                      const CallOptions& options) const {
-  return select_rooted_for(operation, roster_, rail_count(),
-                           {options_, tuning_.rules, model_choice_.get()}, block_bytes, options);
+  return select_rooted_for(operation, roster_, rail_count(), choosers(), block_bytes, options);
 }
 
 coll::PlanRequest World::request_of(const PlanKey& key) const {
@@ -97,8 +95,9 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
-  if (const coll::CallPlan* known = plans_.find(key)) return *known;
-  return plans_.keep(key, make_connected_plan(key, options));
+  PlanCache& plans = this->plans();
+  if (const coll::CallPlan* known = plans.find(key)) return *known;
+  return plans.keep(key, make_connected_plan(key, options));
 }
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(const PlanKey& key,
@@ -280,7 +279,7 @@ void World::allgather(std::span<const std::byte> send, std::span<std::byte> rece
   if (buffers_->empty() && says_nothing(options)) {
     check_allgather(send, receive, static_cast<std::uint64_t>(roster_.ranks()) * send.size(),
                     static_cast<std::uint64_t>(team_.rank) * send.size());
-    if (const coll::CallPlan* const plan = plans_.find_plain_allgather(send.size())) {
+    if (const coll::CallPlan* const plan = plans().find_plain_allgather(send.size())) {
       return engine_->run(*plan, coll::ordinary_buffers(send, receive),
                           deadline_of(options_.timeout));
     }

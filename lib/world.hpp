@@ -25,6 +25,7 @@
 #include "lib/plan_cache.hpp"
 #include "lib/rail_directory.hpp"
 #include "lib/rails.hpp"
+#include "lib/select.hpp"
 #include "lib/switch_place.hpp"
 #include "lib/topology/topology.hpp"
 #include "lib/tuning_file.hpp"
@@ -188,6 +189,12 @@ class World final : public coll::TeamEvents {
   }
   /// A Buffer ends: plans that run with it are ended as if they were destroyed.
   void let_go(const BufferTable::Entry& entry) noexcept;
+  Choosers choosers() const {
+    return {options_, tuning_.rules, model_choice_.get(), rails_are_fast()};
+  }
+  bool rails_are_fast() const { return engine_->agreed_pace() == transport::Pace::Fast; }
+  /// Plans of calls that say the same differ with what the table depends on beside the call.
+  PlanCache& plans() { return plans_[rails_are_fast() ? 1 : 0]; }
   const coll::CallPlan& plan_for(const PlanKey& key, const CallOptions& options);
   std::unique_ptr<coll::CallPlan> make_connected_plan(const PlanKey& key,
                                                       const CallOptions& options);
@@ -252,7 +259,7 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<transport::Fabric> fabric_;
   coll::Team team_;
   std::unique_ptr<coll::Engine> engine_;
-  PlanCache plans_;
+  PlanCache plans_[2];                            // see plans()
   std::unique_ptr<coll::CallPlan> barrier_plan_;  // once there was a barrier
   std::vector<std::shared_ptr<UserPlan>> user_plans_;
   std::unique_ptr<NodeControl> node_control_;

@@ -366,6 +366,47 @@ def test_fit():
         expect(abs(more_us - 1000) < 1, "a slower rail costs %s us more" % more_us)
 
 
+def test_explain():
+    """What is chosen, what would be if the rails were fast, and what a rank sends."""
+    info = os.path.join(os.path.dirname(PROBE), "allrail-info")
+    words = [info, "explain", "broadcast", "64K", "--ranks", "8", "--nodes", "4"]
+    answer = run(words, env=environment())
+    expect(answer.code == 0, "explain", answer)
+    expect("choice: smp-chain with 1 ports" in answer.out, "choice", answer)
+    expect("that all rails are fast: smp-binomial" in answer.out, "choice on fast rails", answer)
+    # Four pieces with a header each go to the next node, whole cache lines.
+    sent = re.search(r"sends (\d+) bytes", answer.out)
+    expect(sent and int(sent[1]) == 65536 + 4 * 64, "bytes sent", answer)
+    for setting in ({"ALLRAIL_ALGORITHM_BROADCAST": "chain"}, {"ALLRAIL_NODES": "1"}):
+        nodes = [] if "ALLRAIL_NODES" in setting else words[4:]
+        answer = run(words[:4] + nodes, env=environment(**setting))
+        expect(answer.code == 0 and "are fast" not in answer.out, "nothing to choose", answer)
+
+
+def test_choice_follows_rails():
+    """Whether the rails turn out fast depends on the machine; all ranks choose alike all the same,
+    also while it changes, and every byte is right."""
+    for words in ("broadcast", "--sizes", "64K"), ("allgather", "--sizes", "96K"):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "results.json")
+            result = job(
+                8,
+                *words,
+                *("--mode", "isolated", "--iterations", "400", "--json", file),
+                options=["--nodes", "4"],
+                limit=150,
+                env=environment(ALLRAIL_RAILS="127.0.0.1,127.0.0.2"),
+            )
+            expect(result.code == 0, words[0], result)
+            with open(file, encoding="utf-8") as stream:
+                row = json.load(stream)["results"][0]
+        expect(row["wrong_bytes"] == 0, str(row))
+        by_pace = {"broadcast": ("smp-chain", "smp-binomial")}.get(
+            words[0], ("smp-ring", "smp-recursive-doubling")
+        )
+        expect(row["algorithm"] in by_pace, str(row))
+
+
 def test_tune():
     """The rules are for this layout, and each is what was fastest, but for the margin."""
     info = os.path.join(os.path.dirname(PROBE), "allrail-info")

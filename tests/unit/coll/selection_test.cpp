@@ -52,6 +52,33 @@ TEST(Selection, DoublesLargerBlocksAmongFewerNodes) {
   EXPECT_EQ(select(65 << 10, 3).algorithm, "smp-ring");
 }
 
+TEST(Selection, TakesFewMessagesWhereRailsAreFasterThanProcessors) {
+  SelectionFacts facts;
+  facts.rails_are_fast = true;
+  const auto gathered = [&](std::uint64_t bytes, int nodes, int ranks_per_node) {
+    facts.bytes_per_rank = bytes;
+    facts.nodes = nodes;
+    facts.largest_node = ranks_per_node;
+    return select_allgather(facts).algorithm;
+  };
+  EXPECT_EQ(gathered(256 << 10, 8, 2), "smp-recursive-doubling");
+  EXPECT_EQ(gathered(257 << 10, 8, 2), "smp-ring");
+  EXPECT_EQ(gathered(256 << 10, 6, 2), "smp-ring");
+  EXPECT_EQ(gathered(kZeroCopyThresholdBytes, 4, 1), "ring");
+
+  const auto broadcast = [&](std::uint64_t bytes, int nodes) {
+    facts.bytes_per_rank = bytes;
+    facts.nodes = nodes;
+    return select_rooted(Operation::Broadcast, facts);
+  };
+  EXPECT_EQ(broadcast(1 << 20, 4).algorithm, "smp-binomial");
+  EXPECT_EQ(broadcast(1 << 20, 4).ports, 1);
+  EXPECT_EQ(broadcast((1 << 20) + 1, 4).algorithm, "smp-chain");
+  EXPECT_EQ(broadcast(64 << 10, 5).algorithm, "smp-chain");
+  facts.rails_are_fast = false;
+  EXPECT_EQ(broadcast(64 << 10, 4).algorithm, "smp-chain");
+}
+
 TEST(Selection, DoublesOnlyAmongPowersOfTwo) {
   EXPECT_EQ(select(16 << 10, 8).algorithm, "smp-recursive-doubling");
   EXPECT_EQ(select(16 << 10, 6).algorithm, "smp-bruck");
