@@ -117,6 +117,7 @@ class Engine {
   void tell_what_is_done();
   bool tell_peers_behind(const CallPlan& plan);
   void share_progress();
+  bool is_quiet() const;
   bool look();
   void check_failures();
   void check_local_ranks();

@@ -19,7 +19,8 @@ constexpr int kGlances = 8;
 // what the other links hold. Larger ones measure their rails by acknowledgements: read late, those
 // make a rail look slow.
 constexpr int kQuietGlances = 32;
-constexpr std::uint64_t kQuietBytes = 4096;
+constexpr std::uint64_t kQuietPutBytes = 8192;
+constexpr std::uint64_t kQuietBytes = 32768;
 
 std::string name_of(int rank) {
   return rank < 0 ? std::string("the end of its own sends") : fmt::format("rank {}", rank);
@@ -117,12 +118,18 @@ void Engine::wait_for(const CallRun& call) {
   }
 }
 
+/// Streams of puts from kTurnBytes on come over whichever rail is done first, so the other links
+/// are looked at more often for them.
+bool Engine::is_quiet() const {
+  const CallPlan& plan = *front_->plan;
+  return plan.most_awaited_bytes() < (plan.may_coalesce() ? kTurnBytes : kQuietPutBytes) &&
+         team_.fabric->bytes_in_flight() < kQuietBytes;
+}
+
 /// A look at the rails: mostly only at what is awaited, since every link may cost a system call.
 bool Engine::look() {
   const schedule::Step* const put = active_count_ == 1 ? active(0).awaited_put() : nullptr;
-  const bool is_quiet = put != nullptr && front_->plan->most_awaited_bytes() < kTurnBytes &&
-                        team_.fabric->bytes_in_flight() < kQuietBytes;
-  if (put != nullptr && ++glances_ < (is_quiet ? kQuietGlances : kGlances)) {
+  if (put != nullptr && ++glances_ < (is_quiet() ? kQuietGlances : kGlances)) {
     return team_.fabric->glance(put->peer, put->bytes, active(0).port_of(*put));
   }
   glances_ = 0;
