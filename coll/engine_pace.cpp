@@ -17,7 +17,7 @@ std::uint32_t Engine::enter_barrier(const Call& call) {
 
 void Engine::leave_barrier(const Execution& execution) {
   pace_.heard(execution.pace_words());
-  const shm::RankLine& line = team_.segment->line(team_.roster->talking_local_rank());
+  const shm::RankLine& line = team_.segment->line(talking_local_rank_);
   const std::uint32_t agreed = line.told[barriers_++ % 2].load(std::memory_order_relaxed);
   agreed_pace_ = static_cast<transport::Pace>(agreed);
 }

@@ -14,7 +14,7 @@ namespace allrail::coll {
 /// bits for every level, whether anybody said that its rails are slow and whether anybody said that
 /// they are fast. The distances of a barrier's signals make up any distance in as many hops as it
 /// has rounds, one hop in each of so many barriers (coll/barrier/barrier_dissemination.cpp), so at
-/// the level of that number every node has what all nodes said in the same barrier.
+/// the level of the last round every node has what all nodes said in one barrier.
 class PaceAgreement {
  public:
   /// What this node's barrier that begins now says, if this is what it sees of its rails.

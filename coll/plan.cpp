@@ -80,7 +80,9 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   std::ranges::sort(put_to);
   may_coalesce_ =
       description_.root >= 0 && slices_ == 1 && std::ranges::adjacent_find(put_to) == put_to.end();
-  is_on_node_ = slices_ == 1 && !zero_copy_ && coll::is_on_node(*first_);
+  // Every rank of a barrier between nodes takes part in what it spreads (coll/engine_pace.cpp).
+  const bool spreads = request.operation == Operation::Barrier && roster.nodes() > 1;
+  is_on_node_ = slices_ == 1 && !zero_copy_ && !spreads && coll::is_on_node(*first_);
   if (slices_ == 1) recipe_.reset();
 }
 

@@ -112,6 +112,10 @@ TEST_F(AgreedPace, IsKnownToAllOnceThereWasEnoughToSee) {
   EXPECT_EQ(round(0), Pace::Fast);
 }
 
+TEST_F(AgreedPace, IsNotMissedByRanksThatOnlyRaiseAFlag) {
+  for (const Calls& calls : calls_) EXPECT_FALSE(calls.barrier->is_on_node());
+}
+
 TEST_F(AgreedPace, IsOfTheSameBarrierForRanksThatComeAndGoAsTheyLike) {
   // Each rank goes on by itself, a few calls behind or ahead of others, while a rail is slow at
   // times: every barrier must leave the same with all of them.

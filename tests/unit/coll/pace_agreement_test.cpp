@@ -1,5 +1,5 @@
 // What barriers spread of the rails: after every barrier all nodes know the same, and it is what
-// all of them said as many barriers ago as a barrier has rounds.
+// all of them said in the barrier that is one less before it than a barrier has rounds.
 #include "coll/pace_agreement.hpp"
 
 #include <cstddef>

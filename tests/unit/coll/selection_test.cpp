@@ -65,6 +65,8 @@ TEST(Selection, TakesFewMessagesWhereRailsAreFasterThanProcessors) {
   EXPECT_EQ(gathered(257 << 10, 8, 2), "smp-ring");
   EXPECT_EQ(gathered(256 << 10, 6, 2), "smp-ring");
   EXPECT_EQ(gathered(kZeroCopyThresholdBytes, 4, 1), "ring");
+  facts.zero_copy_threshold_bytes = kBufferThresholdBytes;
+  EXPECT_EQ(gathered(kBufferThresholdBytes, 4, 1), "ring") << "straight into Buffers";
 
   const auto broadcast = [&](std::uint64_t bytes, int nodes) {
     facts.bytes_per_rank = bytes;
