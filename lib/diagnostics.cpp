@@ -89,7 +89,7 @@ coll::Selection explained_choice(coll::Operation operation, const coll::Roster& 
   choosers.rails_are_fast = false;
   auto chosen = choose_now();
   if (on_fast_rails.algorithm != chosen.algorithm) {
-    chosen.reason += fmt::format("; once barriers have spread that all rails are fast: {} ({})",
+    chosen.reason += fmt::format("; once barriers have spread that the rails are fast: {} ({})",
                                  on_fast_rails.algorithm, on_fast_rails.reason);
   }
   return chosen;

@@ -18,7 +18,8 @@ class World;
 struct UserPlan {
   World* world = nullptr;  // null once the communicator is gone
   std::unique_ptr<coll::CallPlan> plan;
-  std::chrono::milliseconds timeout{0};  // 0: none
+  std::unique_ptr<coll::CallPlan> on_fast_rails;  // null: the same
+  std::chrono::milliseconds timeout{0};           // 0: none
   coll::CallRun run;
   // Of an alltoall in place that goes straight between user buffers: what is sent, see must_copy().
   std::vector<std::byte> sent_copy;

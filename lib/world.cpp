@@ -33,12 +33,14 @@ void check_range(const char* name, int value) {
 
 coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& options,
                               coll::MemoryKind memory) const {
-  return select_for(roster_, rail_count(), choosers(), bytes_per_rank, options, memory);
+  return select_for(roster_, rail_count(), choosers(rails_are_fast()), bytes_per_rank, options,
+                    memory);
 }
 
 coll::Selection World::select_rooted(coll::Operation operation, std::uint64_t block_bytes,
                                      const CallOptions& options) const {
-  return select_rooted_for(operation, roster_, rail_count(), choosers(), block_bytes, options);
+  return select_rooted_for(operation, roster_, rail_count(), choosers(rails_are_fast()),
+                           block_bytes, options);
 }
 
 coll::PlanRequest World::request_of(const PlanKey& key) const {
@@ -62,9 +64,20 @@ coll::PlanRequest World::request_of(const PlanKey& key) const {
   return request;
 }
 
-std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
-                                                 const CallOptions& options) const {
+coll::Selection World::choose(const coll::PlanRequest& request, const CallOptions& options,
+                              bool rails_are_fast) const {
   const std::uint64_t largest = *std::ranges::max_element(request.bytes);
+  const bool is_allgather = request.operation == coll::Operation::Allgather ||
+                            request.operation == coll::Operation::Allgatherv;
+  return is_allgather ? select_for(roster_, rail_count(), choosers(rails_are_fast), largest,
+                                   options, request.memory)
+                      : select_rooted_for(request.operation, roster_, rail_count(),
+                                          choosers(rails_are_fast), largest, options);
+}
+
+std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
+                                                 const CallOptions& options,
+                                                 bool rails_are_fast) const {
   const auto operation = request.operation;
   if (operation == coll::Operation::Barrier) {
     request.algorithm = coll::barrier::kAlgorithm;
@@ -76,10 +89,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
   } else {
     check_range("ports", options.ports);
     check_range("leaders", options.leaders);
-    const bool is_allgather =
-        operation == coll::Operation::Allgather || operation == coll::Operation::Allgatherv;
-    const auto selection = is_allgather ? select(largest, options, request.memory)
-                                        : select_rooted(operation, largest, options);
+    const auto selection = choose(request, options, rails_are_fast);
     request.algorithm = selection.algorithm;
     request.ports = selection.ports;
     request.leaders = selection.leaders;
@@ -102,14 +112,15 @@ const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& opt
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(const PlanKey& key,
                                                            const CallOptions& options) {
-  return make_connected_plan(request_of(key), options);
+  return make_connected_plan(request_of(key), options, rails_are_fast());
 }
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(coll::PlanRequest request,
-                                                           const CallOptions& options) {
+                                                           const CallOptions& options,
+                                                           bool rails_are_fast) {
   std::unique_ptr<coll::CallPlan> plan;
   try {
-    plan = make_plan(std::move(request), options);
+    plan = make_plan(std::move(request), options, rails_are_fast);
     if (plan->copies_because_of_limit() && team_.rank == 0 && !warned_of_copying_) {
       warned_of_copying_ = true;
       base::log_warning("{}", user_warning(memory_, plan->registered_bytes()));

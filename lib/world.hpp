@@ -189,8 +189,8 @@ class World final : public coll::TeamEvents {
   }
   /// A Buffer ends: plans that run with it are ended as if they were destroyed.
   void let_go(const BufferTable::Entry& entry) noexcept;
-  Choosers choosers() const {
-    return {options_, tuning_.rules, model_choice_.get(), rails_are_fast()};
+  Choosers choosers(bool rails_are_fast) const {
+    return {options_, tuning_.rules, model_choice_.get(), rails_are_fast};
   }
   bool rails_are_fast() const { return engine_->agreed_pace() == transport::Pace::Fast; }
   /// Plans of calls that say the same differ with what the table depends on beside the call.
@@ -199,10 +199,13 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<coll::CallPlan> make_connected_plan(const PlanKey& key,
                                                       const CallOptions& options);
   std::unique_ptr<coll::CallPlan> make_connected_plan(coll::PlanRequest request,
-                                                      const CallOptions& options);
+                                                      const CallOptions& options,
+                                                      bool rails_are_fast);
   coll::PlanRequest request_of(const PlanKey& key) const;
-  std::unique_ptr<coll::CallPlan> make_plan(coll::PlanRequest request,
-                                            const CallOptions& options) const;
+  coll::Selection choose(const coll::PlanRequest& request, const CallOptions& options,
+                         bool rails_are_fast) const;
+  std::unique_ptr<coll::CallPlan> make_plan(coll::PlanRequest request, const CallOptions& options,
+                                            bool rails_are_fast) const;
   void run(const coll::CallPlan& plan, const coll::Buffers& buffers, const CallOptions& options);
   /// An allgather of a few bytes that Allrail itself needs.
   void exchange(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -211,6 +214,8 @@ class World final : public coll::TeamEvents {
   [[noreturn]] void reject(const std::string& text);
   void check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                        std::uint64_t expected_bytes, std::uint64_t my_offset);
+  std::shared_ptr<UserPlan> make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
+                                           const CallOptions& options);
   std::shared_ptr<UserPlan> make_user_plan(std::unique_ptr<coll::CallPlan> plan,
                                            const coll::Buffers& buffers,
                                            const CallOptions& options);

@@ -20,7 +20,7 @@ std::shared_ptr<UserPlan> World::plan_allgather(std::span<const std::byte> send,
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   const PlanKey key = allgather_key(send, receive, options);
-  return make_user_plan(make_connected_plan(key, options), buffers_of(send, receive, key), options);
+  return make_user_plan(key, buffers_of(send, receive, key), options);
 }
 
 std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send,
@@ -32,7 +32,20 @@ std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
-  return make_user_plan(make_connected_plan(key, options), buffers_of(send, receive, key), options);
+  return make_user_plan(key, buffers_of(send, receive, key), options);
+}
+
+/// Ranks may make a plan at different times, and start it when others make the same call without
+/// one: so what is known of the rails counts when it is started.
+std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
+                                                const CallOptions& options) {
+  const coll::PlanRequest request = request_of(key);
+  auto plan = make_user_plan(make_connected_plan(request, options, false), buffers, options);
+  if (choose(request, options, true).algorithm != choose(request, options, false).algorithm) {
+    plan->on_fast_rails = make_connected_plan(request, options, true);
+    plan->on_fast_rails->keep_all_slices();
+  }
+  return plan;
 }
 
 std::shared_ptr<UserPlan> World::make_user_plan(std::unique_ptr<coll::CallPlan> call_plan,
@@ -64,6 +77,8 @@ void World::start(UserPlan& plan) {
   }
   plan.started = plan.running = true;
   plan.run.deadline = deadline_of(plan.timeout);
+  const bool is_other = plan.on_fast_rails != nullptr && rails_are_fast();
+  plan.run.plan = (is_other ? plan.on_fast_rails : plan.plan).get();
   engine_->start(plan.run);
 }
 

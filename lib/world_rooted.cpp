@@ -226,7 +226,7 @@ std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOpti
     return make_user_plan(make_alltoallv_plan(call, options), plain_buffers(call), options);
   }
   const Ready found = ready(call, options);
-  auto plan = make_user_plan(make_connected_plan(found.key, options), found.buffers, options);
+  auto plan = make_user_plan(found.key, found.buffers, options);
   if (must_copy(*plan->plan, found.buffers)) {
     plan->sent_copy.resize(call.send.size());
     plan->run.buffers.send = plan->sent_copy.data();
@@ -264,7 +264,7 @@ std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall&
   for (const Block& block : sent) request.send_offsets.push_back(block.offset);
   for (const Block& block : awaited) request.receive_offsets.push_back(block.offset);
   request.bytes.assign(ranks, *std::ranges::max_element(request.matrix));
-  return make_connected_plan(std::move(request), options);
+  return make_connected_plan(std::move(request), options, false);
 }
 
 }  // namespace allrail

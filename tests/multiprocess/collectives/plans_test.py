@@ -251,6 +251,15 @@ def test_late_in_every_collective():
                 expect(word in one.text, "%s: %s" % (word, what), result)
 
 
+def test_made_at_different_times():
+    """Making a plan is local: before and after the ranks learn that their rails are fast, as they
+    do here if the machine lets them, and beside ranks that make the same call without a plan."""
+    for ranks, nodes in ((8, "4"), (4, "4"), (5, "3+1+1")):
+        result = job(ranks, nodes, "pace")
+        what = "%d ranks on nodes %s" % (ranks, nodes)
+        expect(result.code == 0 and "pace done" in result.out, what, result)
+
+
 def test_mixed_collectives():
     """Plans of all collectives in flight at once, which end in an order of every rank's own."""
     for ranks, nodes, env in (

@@ -107,6 +107,7 @@ int run_bad_input(const Arguments& arguments);
 int run_two_threads(const Arguments& arguments);
 int run_plans(const Arguments& arguments);
 int run_mixed_plans(const Arguments& arguments);
+int run_pace(const Arguments& arguments);
 int run_plan_loop(const Arguments& arguments);
 int run_plan_helper(const Arguments& arguments);
 int run_plan_misuse(const Arguments& arguments);
