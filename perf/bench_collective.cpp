@@ -52,12 +52,14 @@ class CollectiveRow {
     row.bytes_total = workload_->bytes_total();
     row.checked = options_.check;
     row.iterations = warm_up();
+    const auto choice = choose();
     if (options_.check) row.wrong_bytes += check();
     std::vector<double> samples = measure(row);
-    // Now, since the first calls may have shown that the rails are fast.
-    const auto choice = diagnostics::choose(communicator_, options_.what, bytes_, call_,
-                                            result_memory(options_.memory));
     row.algorithm = choice.algorithm;
+    // Barriers may have spread meanwhile that the rails are fast, or are not.
+    if (const auto last = choose().algorithm; last != choice.algorithm) {
+      row.algorithm += ", then " + last;
+    }
     row.ports = choice.ports;
     row.leaders = choice.leaders;
     row.time_us = join_statistics(communicator_, samples);
@@ -79,6 +81,11 @@ class CollectiveRow {
     call.ports = options.ports;
     call.leaders = options.leaders;
     return call;
+  }
+
+  diagnostics::Choice choose() const {
+    return diagnostics::choose(communicator_, options_.what, bytes_, call_,
+                               result_memory(options_.memory));
   }
 
   void call() {
