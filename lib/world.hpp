@@ -220,6 +220,7 @@ class World final : public coll::TeamEvents {
                                            const coll::Buffers& buffers,
                                            const CallOptions& options);
   static void check_started(const UserPlan& plan);
+  void follow_pace(UserPlan& plan);
   void drop_all_plans() noexcept;
   void print_summary();
   std::vector<RailStatistics> read_counters() const;

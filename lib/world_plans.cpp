@@ -1,6 +1,7 @@
 // Plans of the public API: made, started, tested, dropped.
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
@@ -42,7 +43,8 @@ std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::
   const coll::PlanRequest request = request_of(key);
   auto plan = make_user_plan(make_connected_plan(request, options, false), buffers, options);
   if (choose(request, options, true).algorithm != choose(request, options, false).algorithm) {
-    plan->on_fast_rails = make_connected_plan(request, options, true);
+    // Its peers are met when it is started for the first time, if ever.
+    plan->on_fast_rails = make_plan(request, options, true);
     plan->on_fast_rails->keep_all_slices();
   }
   return plan;
@@ -77,9 +79,19 @@ void World::start(UserPlan& plan) {
   }
   plan.started = plan.running = true;
   plan.run.deadline = deadline_of(plan.timeout);
-  const bool is_other = plan.on_fast_rails != nullptr && rails_are_fast();
-  plan.run.plan = (is_other ? plan.on_fast_rails : plan.plan).get();
+  follow_pace(plan);
   engine_->start(plan.run);
+}
+
+void World::follow_pace(UserPlan& plan) {
+  const bool is_other = plan.on_fast_rails != nullptr && rails_are_fast();
+  const coll::CallPlan* const chosen = (is_other ? plan.on_fast_rails : plan.plan).get();
+  if (std::exchange(plan.run.plan, chosen) == chosen) return;
+  try {
+    engine_->connect(*chosen);
+  } catch (const Error& error) {
+    engine_->die(error.code(), error.peer(), error.what());
+  }
 }
 
 bool World::test(UserPlan& plan) {
