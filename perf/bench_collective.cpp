@@ -58,7 +58,7 @@ class CollectiveRow {
     row.algorithm = choice.algorithm;
     // Barriers may have spread meanwhile that the rails are fast, or are not.
     if (const auto last = choose().algorithm; last != choice.algorithm) {
-      row.algorithm += ", then " + last;
+      row.algorithm += ">" + last;  // one word: tables are read by columns
     }
     row.ports = choice.ports;
     row.leaders = choice.leaders;

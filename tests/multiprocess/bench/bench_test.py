@@ -404,7 +404,7 @@ def test_choice_follows_rails():
         by_pace = {"broadcast": ("smp-chain", "smp-binomial")}.get(
             words[0], ("smp-ring", "smp-recursive-doubling")
         )
-        expect(row["algorithm"].split(", then ")[-1] in by_pace, str(row))
+        expect(row["algorithm"].split(">")[-1] in by_pace, str(row))
 
 
 def test_tune():
