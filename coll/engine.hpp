@@ -169,8 +169,8 @@ class Engine {
   bool dead_ = false;
   bool told_ = false;  // the first cause was thrown at the user
   shm::AbortRecord first_cause_;
-  std::uint64_t barriers_ = 0;  // between nodes
-  int talking_local_rank_ = 0;  // in them
+  std::uint64_t barriers_ = 0;  // through the queue, as all between nodes are
+  int talking_local_rank_ = 0;  // in those
   PaceAgreement pace_;          // of the rank that talks for its node in barriers
   transport::Pace agreed_pace_ = transport::Pace::Unknown;
   std::uint64_t history_ = 0;  // the stamp of the newest call, which all earlier ones went into

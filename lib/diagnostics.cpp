@@ -79,15 +79,10 @@ std::string describe_step(const schedule::Step& step) {
 coll::Selection explained_choice(coll::Operation operation, const coll::Roster& roster, int rails,
                                  Choosers choosers, std::uint64_t bytes_per_rank,
                                  const CallOptions& options) {
-  const auto choose_now = [&] {
-    return operation == coll::Operation::Allgather
-               ? select_for(roster, rails, choosers, bytes_per_rank, options)
-               : select_rooted_for(operation, roster, rails, choosers, bytes_per_rank, options);
-  };
+  auto chosen = select_for(operation, roster, rails, choosers, bytes_per_rank, options);
   choosers.rails_are_fast = roster.nodes() > 1;
-  const auto on_fast_rails = choose_now();
-  choosers.rails_are_fast = false;
-  auto chosen = choose_now();
+  const auto on_fast_rails =
+      select_for(operation, roster, rails, choosers, bytes_per_rank, options);
   if (on_fast_rails.algorithm != chosen.algorithm) {
     chosen.reason += fmt::format("; once barriers have spread that the rails are fast: {} ({})",
                                  on_fast_rails.algorithm, on_fast_rails.reason);
@@ -133,10 +128,7 @@ Choice choose(const Communicator& communicator, const std::string& collective,
   const auto kind = memory == ResultMemory::Buffer       ? coll::MemoryKind::Buffer
                     : memory == ResultMemory::NodeBuffer ? coll::MemoryKind::NodeBuffer
                                                          : coll::MemoryKind::Ordinary;
-  const auto operation = coll::operation_of(collective);
-  const auto chosen = operation == coll::Operation::Allgather
-                          ? world.select(bytes_per_rank, options, kind)
-                          : world.select_rooted(operation, bytes_per_rank, options);
+  const auto chosen = world.select(coll::operation_of(collective), bytes_per_rank, options, kind);
   return {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
 }
 

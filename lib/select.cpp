@@ -75,15 +75,9 @@ coll::Selection first_of(const Choosers& choosers, coll::Operation operation,
   return by_table;
 }
 
-}  // namespace
-
-coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
-  return coll::select_allgather(facts_of(roster, rails, 0));
-}
-
-coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
-                                  const Choosers& choosers, std::uint64_t block_bytes,
-                                  const CallOptions& call) {
+coll::Selection select_rooted(coll::Operation operation, const coll::Roster& roster, int rails,
+                              const Choosers& choosers, std::uint64_t block_bytes,
+                              const CallOptions& call) {
   const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes, choosers.rails_are_fast);
   coll::Selection selection =
       first_of(choosers, operation, facts, call, coll::select_rooted(operation, facts));
@@ -97,9 +91,9 @@ coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster&
   return selection;
 }
 
-coll::Selection select_for(const coll::Roster& roster, int rails, const Choosers& choosers,
-                           std::uint64_t bytes_per_rank, const CallOptions& call,
-                           coll::MemoryKind memory) {
+coll::Selection select_allgather(const coll::Roster& roster, int rails, const Choosers& choosers,
+                                 std::uint64_t bytes_per_rank, const CallOptions& call,
+                                 coll::MemoryKind memory) {
   coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank, choosers.rails_are_fast);
   if (memory == coll::MemoryKind::Buffer) {
     facts.zero_copy_threshold_bytes = coll::kBufferThresholdBytes;
@@ -118,6 +112,20 @@ coll::Selection select_for(const coll::Roster& roster, int rails, const Choosers
   apply_numbers(choosers.settings, call, facts, selection);
   if (coll::is_node_shared(memory)) selection.leaders = 1;
   return selection;
+}
+
+}  // namespace
+
+coll::Selection select_for(coll::Operation operation, const coll::Roster& roster, int rails,
+                           const Choosers& choosers, std::uint64_t block_bytes,
+                           const CallOptions& call, coll::MemoryKind memory) {
+  return operation == coll::Operation::Allgather || operation == coll::Operation::Allgatherv
+             ? select_allgather(roster, rails, choosers, block_bytes, call, memory)
+             : select_rooted(operation, roster, rails, choosers, block_bytes, call);
+}
+
+coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
+  return coll::select_allgather(facts_of(roster, rails, 0));
 }
 
 }  // namespace allrail

@@ -21,15 +21,12 @@ struct Choosers {
 };
 
 /// What the call names goes first, then the choosers, then the table of measured choices. `rails`
-/// is the number of rails of a rank. The same on all ranks of a job.
-coll::Selection select_for(const coll::Roster& roster, int rails, const Choosers& choosers,
-                           std::uint64_t bytes_per_rank, const CallOptions& call,
+/// is the number of rails of a rank, `memory` what an allgather receives into. The same on all
+/// ranks of a job.
+coll::Selection select_for(coll::Operation operation, const coll::Roster& roster, int rails,
+                           const Choosers& choosers, std::uint64_t block_bytes,
+                           const CallOptions& call,
                            coll::MemoryKind memory = coll::MemoryKind::Ordinary);
-
-/// The same for the other collectives, by their own setting.
-coll::Selection select_rooted_for(coll::Operation operation, const coll::Roster& roster, int rails,
-                                  const Choosers& choosers, std::uint64_t block_bytes,
-                                  const CallOptions& call);
 
 /// The table's choice for no bytes, whatever settings and rules say of allgathers.
 coll::Selection select_for_allocation(const coll::Roster& roster, int rails);

@@ -31,16 +31,10 @@ void check_range(const char* name, int value) {
 
 }  // namespace
 
-coll::Selection World::select(std::uint64_t bytes_per_rank, const CallOptions& options,
-                              coll::MemoryKind memory) const {
-  return select_for(roster_, rail_count(), choosers(rails_are_fast()), bytes_per_rank, options,
-                    memory);
-}
-
-coll::Selection World::select_rooted(coll::Operation operation, std::uint64_t block_bytes,
-                                     const CallOptions& options) const {
-  return select_rooted_for(operation, roster_, rail_count(), choosers(rails_are_fast()),
-                           block_bytes, options);
+coll::Selection World::select(coll::Operation operation, std::uint64_t block_bytes,
+                              const CallOptions& options, coll::MemoryKind memory) const {
+  return select_for(operation, roster_, rail_count(), choosers(rails_are_fast()), block_bytes,
+                    options, memory);
 }
 
 coll::PlanRequest World::request_of(const PlanKey& key) const {
@@ -66,13 +60,8 @@ coll::PlanRequest World::request_of(const PlanKey& key) const {
 
 coll::Selection World::choose(const coll::PlanRequest& request, const CallOptions& options,
                               bool rails_are_fast) const {
-  const std::uint64_t largest = *std::ranges::max_element(request.bytes);
-  const bool is_allgather = request.operation == coll::Operation::Allgather ||
-                            request.operation == coll::Operation::Allgatherv;
-  return is_allgather ? select_for(roster_, rail_count(), choosers(rails_are_fast), largest,
-                                   options, request.memory)
-                      : select_rooted_for(request.operation, roster_, rail_count(),
-                                          choosers(rails_are_fast), largest, options);
+  return select_for(request.operation, roster_, rail_count(), choosers(rails_are_fast),
+                    *std::ranges::max_element(request.bytes), options, request.memory);
 }
 
 std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,

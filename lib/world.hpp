@@ -90,10 +90,8 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<World> split(int color, int key);
 
   /// What a call of this size would do; for allrail-info.
-  coll::Selection select(std::uint64_t bytes_per_rank, const CallOptions& options,
-                         coll::MemoryKind memory = coll::MemoryKind::Ordinary) const;
-  coll::Selection select_rooted(coll::Operation operation, std::uint64_t block_bytes,
-                                const CallOptions& options) const;
+  coll::Selection select(coll::Operation operation, std::uint64_t block_bytes,
+                         const CallOptions& options, coll::MemoryKind memory) const;
 
  private:
   class Allocation;  // allocate.cpp

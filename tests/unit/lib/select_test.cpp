@@ -26,11 +26,11 @@ class Select : public testing::Test {
 
   coll::Selection allgather(std::uint64_t bytes = kBytes,
                             coll::MemoryKind memory = coll::MemoryKind::Ordinary) const {
-    return select_for(roster_, kRails, {settings_, rules_, model_.get()}, bytes, call_, memory);
+    return select_for(coll::Operation::Allgather, roster_, kRails,
+                      {settings_, rules_, model_.get()}, bytes, call_, memory);
   }
   coll::Selection rooted(coll::Operation operation, std::uint64_t bytes = kBytes) const {
-    return select_rooted_for(operation, roster_, kRails, {settings_, rules_, model_.get()}, bytes,
-                             call_);
+    return select_for(operation, roster_, kRails, {settings_, rules_, model_.get()}, bytes, call_);
   }
   static bool by_rule(const coll::Selection& selection) {
     return selection.reason.find("t.json:3") != std::string::npos;
@@ -55,7 +55,8 @@ TEST_F(Select, ARuleGoesBeforeTheBuiltInTable) {
 TEST_F(Select, WhereNoRuleFitsTheTableDecides) {
   const coll::TuningRules none;
   for (const std::uint64_t bytes : {kBytes - 1, kBytes + 1}) {
-    const auto expected = select_for(roster_, kRails, {settings_, none}, bytes, call_);
+    const auto expected =
+        select_for(coll::Operation::Allgather, roster_, kRails, {settings_, none}, bytes, call_);
     EXPECT_EQ(allgather(bytes).algorithm, expected.algorithm);
     EXPECT_EQ(allgather(bytes).reason, expected.reason);
     EXPECT_FALSE(by_rule(allgather(bytes)));
