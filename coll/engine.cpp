@@ -5,13 +5,6 @@
 #include "shm/progress.hpp"
 
 namespace allrail::coll {
-namespace {
-
-// Bytes of a block from which its puts may fill a rail's window, so that the peer waits for their
-// acknowledgement. Smaller ones are acknowledged by what goes back.
-constexpr std::uint64_t kAcknowledgeAtOnceBytes = 64ULL * 1024;
-
-}  // namespace
 
 Engine::Engine(const Team& team, const SlotGeometry& geometry, std::uint64_t communicator,
                std::uint64_t registered_bytes)
@@ -227,8 +220,9 @@ inline bool Engine::leave_front() {
     // What lies in slot memory may be read by the rails later, but only a call makes progress for
     // sure: so it ends when everything of it has left this process.
     if (!fabric->flushed(call.last_number)) return false;
-    // Peers wait for them where they put out of user memory.
-    const bool at_once = plan.zero_copy() || plan.description().bytes >= kAcknowledgeAtOnceBytes;
+    // Peers wait for them where they put out of user memory, or have few slots to put out of.
+    const bool at_once =
+        plan.zero_copy() || plan.slot_bytes() > slots_.geometry().most_in_small_ring();
     if (at_once) fabric->acknowledge();
     done_counts_.refresh();
     // Those who put here without hearing of us by the way, such as a ring's other neighbour.

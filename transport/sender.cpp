@@ -18,6 +18,8 @@ constexpr std::uint64_t kLookAhead = 16;
 // the rate is known all the same, one in so many asks for an acknowledgement of its own. Of puts
 // that are cut every chunk does, unless it is so short that a rail may wait for more.
 constexpr std::uint32_t kMeasuredEvery = 8;
+// Where a rail is fast, departures say what there is to say, and acknowledgements only cost.
+constexpr std::uint32_t kFastMeasuredLess = 4;
 
 // What a rail carried beyond its share is forgotten when nothing that is cut was under way for so
 // long: then rails that save nothing up begin alike.
@@ -26,9 +28,12 @@ constexpr std::int64_t kAheadNs = 1'000'000;
 // Where a put has fewer chunks than this, one more or less for a rail says nothing.
 constexpr std::uint32_t kLeastChunksToLearn = 6;
 
-bool measures(Link& link, const OpenPut& put, std::uint32_t chunk_bytes) {
+bool measures(const RailState& rail, Link& link, const OpenPut& put, std::uint32_t chunk_bytes) {
   if (put.cut.put_bytes < kMeasuredPutBytes || chunk_bytes < kMeasuredChunkBytes) return false;
-  return put.striped ? put.measured : link.medium_chunks++ % kMeasuredEvery == 0;
+  if (put.striped) return put.measured;
+  const std::uint32_t every =
+      rail.departures.is_fast() ? kMeasuredEvery * kFastMeasuredLess : kMeasuredEvery;
+  return link.medium_chunks++ % every == 0;
 }
 
 /// Watches a chunk that was just posted, if it is time for one.
@@ -165,6 +170,8 @@ bool FabricState::has_room(const Link& link, RailState& rail, std::uint32_t chun
   rail.counters.window_bytes =
       link_window_bytes(chunk_bytes, link.rate.bytes_per_second(), link.round_trip.round_trip_ns(),
                         rail.resend_after_ns);
+  if (rail.departures.is_fast())
+    rail.counters.window_bytes = std::max(rail.counters.window_bytes, kFastWindowBytes);
   return link.in_flight_bytes < rail.counters.window_bytes;
 }
 
@@ -202,7 +209,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   const bool fills_window = chunk.bytes >= kMeasuredChunkBytes &&
                             link.in_flight_bytes + chunk.bytes > state.counters.window_bytes / 2;
   chunk.bulk = (put.measured && put.cut.count > peer.links.size()) || fills_window ||
-               measures(link, put, chunk.bytes);
+               measures(state, link, put, chunk.bytes);
   if (!put.primary) chunk.window = put.keys[static_cast<std::size_t>(link.peer_rail)];
   chunk.offset = put.offset + start;
   if (!state.rail->post(peer.rank, chunk)) {

@@ -26,13 +26,14 @@ constexpr std::size_t kInlineBytes = 1024;
 constexpr std::size_t kFramesPerSend = 32;
 /// Reads per link and poll(), so that one busy link does not starve the others.
 constexpr int kReadsPerPoll = 8;
-/// An explicit acknowledgement is sent when this much has come without a frame going back.
-constexpr std::uint32_t kUntoldChunks = 16;
+/// An explicit acknowledgement is sent when this much has come without a frame going back. Most
+/// puts are acknowledged by what goes back, and whoever runs out of room asks. Only short chunks
+/// never do, and must be acknowledged before they fill their sender's room, which is 256 KiB at
+/// least.
+constexpr std::uint32_t kUntoldChunks = 32;
 constexpr std::uint32_t kUntoldBytes = kMeasuredChunkBytes;
-/// Small puts answer each other: most are acknowledged by the next one that goes back. Those that
-/// are not must be before they fill their sender's room, which is 256 KiB at least.
-constexpr std::uint32_t kSmallPutShare = 16;
-static_assert(std::uint64_t{kUntoldBytes} * kSmallPutShare <= kMinWindowBytes / 2);
+constexpr std::uint32_t kShortChunkShare = 16;
+static_assert(std::uint64_t{kUntoldBytes} * kShortChunkShare <= kMinWindowBytes / 2);
 constexpr std::int64_t kUntoldNs = 300'000;
 /// With more links than this, one epoll_wait() is cheaper than asking every socket.
 constexpr std::size_t kDirectLinks = 2;
@@ -76,7 +77,11 @@ class TcpRail::Receiver final : public FrameSink {
     Stream& stream = *link_.stream;
     if (stream.chunks_untold() == 0) ++rail_.untold_links_;
     ++stream.chunks_received;
-    stream.bytes_untold += header.bulk != 0 ? header.bytes : header.bytes / kSmallPutShare;
+    if (header.bulk != 0) {
+      stream.bytes_untold += header.bytes;
+    } else if (header.bytes < kMeasuredChunkBytes) {
+      stream.bytes_untold += header.bytes / kShortChunkShare;
+    }
     stream.last_chunk_bytes = header.bytes;
     if (written) {
       events_.chunk_arrived(rail_.index(), link_.peer, header.immediate, header.bytes);

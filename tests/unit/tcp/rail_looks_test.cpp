@@ -122,9 +122,19 @@ TEST_F(Acknowledgement, OfTheShortestChunkThatMeasuresIsSentAtOnce) {
   EXPECT_EQ(acknowledged(), 1U);
 }
 
-TEST_F(Acknowledgement, OfManySmallPutsDoesNotWaitForAFrameThatGoesBack) {
+TEST_F(Acknowledgement, OfSomeMediumPutsIsLeftToWhoeverAsks) {
   send(8, false);
-  EXPECT_GE(acknowledged(), 3U);
+  EXPECT_EQ(acknowledged(), 0U);
+}
+
+TEST_F(Acknowledgement, OfManyPutsDoesNotWaitForAFrameThatGoesBack) {
+  send(40, false);
+  EXPECT_GE(acknowledged(), 32U);
+}
+
+TEST_F(Acknowledgement, OfShortPutsDoesNotWaitUntilTheyFillTheRoomOfTheirSender) {
+  send(24, false, 6 * 1024);
+  EXPECT_GE(acknowledged(), 16U);
 }
 
 }  // namespace
