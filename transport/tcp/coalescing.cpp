@@ -1,14 +1,22 @@
 #include "transport/tcp/coalescing.hpp"
 
+#include <utility>
+
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 
+#include "lib/base/clock.hpp"
 #include "transport/tcp/socket.hpp"
 
 namespace allrail::transport {
 namespace {
+
+/// What a sender needs for some calls more, and hardly more than a round trip of most networks.
+constexpr std::int64_t kWithheldNs = 25'000;
+/// Of TCP_QUICKACK: an even number acknowledges what there is and leaves it at that.
+constexpr int kNowAndNotLater = 2;
 
 /// Whether the kernel has bytes that it did not send yet, such as behind a slow rail.
 bool has_unsent_bytes(int fd) {
@@ -27,6 +35,24 @@ void Coalescing::turn(int fd) {
   set_socket_option(fd, IPPROTO_TCP, TCP_NODELAY, is_on_ ? 0 : 1);
 }
 
-void acknowledge_segments(int fd) { set_socket_option(fd, IPPROTO_TCP, TCP_QUICKACK, 1); }
+void SegmentAcknowledgements::note_read(int fd, bool peer_coalesces) {
+  if (!peer_coalesces) {
+    withheld_since_ns_ = 0;
+    // The kernel goes by its own rules again, and acknowledges what there is.
+    if (std::exchange(is_on_, false)) set_socket_option(fd, IPPROTO_TCP, TCP_QUICKACK, 1);
+    return;
+  }
+  if (!std::exchange(is_on_, true)) set_socket_option(fd, IPPROTO_TCP, TCP_QUICKACK, 0);
+  if (withheld_since_ns_ == 0) withheld_since_ns_ = base::now_ns();
+}
+
+void SegmentAcknowledgements::note_wait(int fd) {
+  if (base::now_ns() - withheld_since_ns_ > kWithheldNs) send(fd);
+}
+
+void SegmentAcknowledgements::send(int fd) {
+  withheld_since_ns_ = 0;
+  set_socket_option(fd, IPPROTO_TCP, TCP_QUICKACK, kNowAndNotLater);
+}
 
 }  // namespace allrail::transport

@@ -8,7 +8,9 @@
 // out:
 //  - An exchange in which ranks answer each other never waits. Only chunks that say so of
 //    themselves wait, from the third in turn on; any other frame sends at once what is held.
-//  - Receivers acknowledge what they have read at once. By itself a kernel may take 40 ms for it.
+//  - A receiver sees to it that what it has read is acknowledged once it has waited for more, or
+//    before it sleeps. By itself a kernel may take 40 ms. At once would be too soon: where every
+//    receiver has a core, all would be acknowledged before the sender is back with the next chunk.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +50,20 @@ class Coalescing {
   bool has_to_leave_ = false;  // another frame was sent, or queued, while it is on
 };
 
-/// The receiving end: acknowledges what was read, without waiting for something to go back.
-void acknowledge_segments(int fd);
+/// The receiving end of one connection.
+class SegmentAcknowledgements {
+ public:
+  /// Something was read, and the last chunk of it says whether the peer coalesces.
+  void note_read(int fd, bool peer_coalesces);
+  /// Nothing was there to read. Whoever has waited for a while is acknowledged what it has.
+  void note_wait(int fd);
+  /// What was read is acknowledged now: nobody looks for a while.
+  void send(int fd);
+  bool are_withheld() const { return withheld_since_ns_ != 0; }
+
+ private:
+  bool is_on_ = false;  // the kernel waits for send()
+  std::int64_t withheld_since_ns_ = 0;
+};
 
 }  // namespace allrail::transport

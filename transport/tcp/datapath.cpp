@@ -299,6 +299,19 @@ void TcpRail::check_acknowledgements() {
   }
 }
 
+void TcpRail::look_at_segments(TcpLink& link, bool received) {
+  SegmentAcknowledgements& acknowledgements = link.stream->acknowledgements;
+  if (!received && !acknowledgements.are_withheld()) return;
+  const bool were_withheld = acknowledgements.are_withheld();
+  if (received) {
+    acknowledgements.note_read(link.fd.get(), link.stream->peer_coalesces);
+  } else {
+    acknowledgements.note_wait(link.fd.get());
+  }
+  withheld_links_ +=
+      static_cast<int>(acknowledgements.are_withheld()) - static_cast<int>(were_withheld);
+}
+
 bool TcpRail::receive(TcpLink& link, RailEvents& events) {
   Stream& stream = *link.stream;
   FrameReader& reader = stream.reader;
@@ -348,8 +361,7 @@ bool TcpRail::receive(TcpLink& link, RailEvents& events) {
   if (stream.chunks_untold() >= kUntoldChunks || stream.bytes_untold >= kUntoldBytes) {
     send_acknowledgement(link);
   }
-  // Behind it, for it says the same, and makes the kernel wait for more.
-  if (any && stream.peer_coalesces) acknowledge_segments(link.fd.get());
+  look_at_segments(link, any);
   return any;
 }
 
@@ -383,6 +395,9 @@ bool TcpRail::poll(RailEvents& events) {
     for (TcpLink* link : up_) flush(*link);
   }
   if (untold_links_ != 0) check_acknowledgements();
+  if (withheld_links_ != 0) {
+    for (TcpLink* link : up_) look_at_segments(*link, false);
+  }
   return any;
 }
 

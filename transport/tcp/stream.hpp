@@ -72,6 +72,7 @@ struct Stream {
   bool unsubmitted = false;     // frames were queued since the socket was last offered some
   Coalescing coalescing;
   bool peer_coalesces = false;  // said by the last chunk from there
+  SegmentAcknowledgements acknowledgements;
 
   int in_flight() const { return static_cast<int>(chunks_posted - chunks_completed); }
   std::uint32_t chunks_untold() const { return chunks_received - chunks_told; }
@@ -84,6 +85,7 @@ struct Stream {
     wants_writable = unsubmitted = false;
     coalescing = Coalescing();
     peer_coalesces = false;
+    acknowledgements = SegmentAcknowledgements();
   }
 };
 

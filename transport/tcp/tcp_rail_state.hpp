@@ -122,6 +122,7 @@ class TcpRail final : public Rail {
   void send_acknowledgement(TcpLink& link);
   void told(Stream& stream, std::uint32_t received);
   void check_acknowledgements();
+  void look_at_segments(TcpLink& link, bool received);
   bool receive(TcpLink& link, RailEvents& events);
 
   TcpRailOptions options_;
@@ -136,6 +137,7 @@ class TcpRail final : public Rail {
   int queued_links_ = 0;              // up, with frames that the kernel has not taken
   bool unsubmitted_ = false;          // some of them have frames that it was not offered yet
   int untold_links_ = 0;              // up, with chunks that were not acknowledged
+  int withheld_links_ = 0;            // up, with segments that wait for their acknowledgement
   int doomed_links_ = 0;
   int early_links_ = 0;  // with a connection that came early
   int polls_until_clock_ = 0;

@@ -1,6 +1,7 @@
 // Which chunks wait for others, read from the sockets' own options.
 #include "transport/tcp/coalescing.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -32,19 +33,21 @@ std::vector<int> connections() {
   return found;
 }
 
-int count_with(int option, int value) {
-  int count = 0;
-  for (const int fd : connections()) {
-    int now = -1;
-    socklen_t length = sizeof now;
-    EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, option, &now, &length), 0);
-    count += now == value ? 1 : 0;
-  }
-  return count;
+int value_of(int fd, int option) {
+  int value = -1;
+  socklen_t length = sizeof value;
+  EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, option, &value, &length), 0);
+  return value;
 }
 
-int holding_back() { return count_with(TCP_NODELAY, 0); }
-int acknowledging_at_once() { return count_with(TCP_QUICKACK, 1); }
+bool holds_back(int fd) { return value_of(fd, TCP_NODELAY) == 0; }
+int holding_back() { return static_cast<int>(std::ranges::count_if(connections(), holds_back)); }
+
+/// Of those that do not hold back: in a stream that is the receiving end.
+int acknowledging_at_once() {
+  return static_cast<int>(std::ranges::count_if(
+      connections(), [](int fd) { return !holds_back(fd) && value_of(fd, TCP_QUICKACK) == 1; }));
+}
 
 /// That kernels have taken and not sent, of all connections.
 int unsent_bytes() {
@@ -57,11 +60,18 @@ int unsent_bytes() {
   return all;
 }
 
-/// As after an exchange: the kernel waits for something to go back before it acknowledges.
-void acknowledge_late() {
-  const int off = 0;
+/// An acknowledgement of ours may come in between, and brings that of the kernel along.
+bool in_one_of_many_tries(const std::function<bool()>& try_it) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    if (try_it()) return true;
+  }
+  return false;
+}
+
+/// 0, as after an exchange: the kernel waits for something to go back before it acknowledges.
+void set_acknowledging(int at_once) {
   for (const int fd : connections()) {
-    ASSERT_EQ(::setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off), 0);
+    ASSERT_EQ(::setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &at_once, sizeof at_once), 0);
   }
 }
 
@@ -82,6 +92,16 @@ class Coalesced : public ::testing::Test {
   void receive_all() {
     const auto& arrived = job_[1].events.arrived[0];
     ASSERT_TRUE(job_.poll_until([&] { return arrived.size() == next_; }));
+  }
+
+  Rail& sender() { return *job_[0].rail; }
+  Rail& receiver() { return *job_[1].rail; }
+  bool is_withheld_after_reading() {
+    for (int i = 0; i < 3; ++i) {
+      post(8, true);
+      receive_all();
+    }
+    return sender().undelivered_bytes(1) > 0;
   }
 
   TestJob job_{2, std::size_t{64} * 1024};
@@ -118,23 +138,49 @@ TEST_F(Coalesced, LeaveAtOnceWhenAnotherFrameFollows) {
   }
 }
 
-/// Whether the receiver's kernel acknowledged at once, in one of several tries: an acknowledgement
-/// of ours may come in between and makes it wait again, and a long pause ends its waiting.
-TEST_F(Coalesced, AreAcknowledgedWhenTheyAreRead) {
-  const auto once = [&](bool coalesce, int wanted) {
-    for (int attempt = 0; attempt < 50; ++attempt) {
-      post(8, coalesce);
-      receive_all();
-      acknowledge_late();
-      post(8, coalesce);
-      receive_all();
-      if (acknowledging_at_once() == wanted) return true;
+TEST_F(Coalesced, AreNotAcknowledgedAsSoonAsTheyAreRead) {
+  for (int round = 0; round < 20; ++round) {
+    post(8, false);
+    receive_all();
+    set_acknowledging(1);
+    for (int i = 0; i < 3; ++i) post(8, true);
+    receive_all();
+    EXPECT_EQ(acknowledging_at_once(), 0);
+  }
+  EXPECT_TRUE(in_one_of_many_tries([&] { return is_withheld_after_reading(); }));
+}
+
+TEST_F(Coalesced, AreAcknowledgedOnceTheirReceiverHasWaited) {
+  EXPECT_TRUE(in_one_of_many_tries([&] {
+    if (!is_withheld_after_reading()) return false;
+    const std::uint64_t completed = job_[0].events.completed[1];
+    const base::Deadline deadline = base::Deadline::after(std::chrono::seconds(10));
+    while (sender().undelivered_bytes(1) != 0 && !deadline.passed()) {
+      receiver().poll(job_[1].events);
     }
-    return false;
-  };
-  EXPECT_TRUE(once(false, 0)) << "nothing waits for it";
-  EXPECT_TRUE(once(true, 1)) << "the sender holds back";
-  EXPECT_TRUE(once(false, 0));
+    // By the kernel, which nobody told of chunks that have come.
+    sender().poll(job_[0].events);
+    return job_[0].events.completed[1] == completed;
+  }));
+}
+
+TEST_F(Coalesced, AreAcknowledgedBeforeTheirReceiverSleeps) {
+  EXPECT_TRUE(in_one_of_many_tries([&] {
+    if (!is_withheld_after_reading()) return false;
+    receiver().prepare_sleep();
+    return sender().undelivered_bytes(1) == 0;
+  }));
+}
+
+TEST_F(Coalesced, LeaveTheKernelToItselfWhenTheStreamEnds) {
+  EXPECT_TRUE(in_one_of_many_tries([&] {
+    for (int i = 0; i < 3; ++i) post(8, true);
+    receive_all();
+    set_acknowledging(0);
+    post(8, false);
+    receive_all();
+    return acknowledging_at_once() == 1;
+  }));
 }
 
 TEST_F(Coalesced, LeaveAtOnceThoughAStreamBeginsBeforeTheyDo) {
