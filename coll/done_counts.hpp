@@ -64,11 +64,12 @@ class DoneCounts {
   // Half of a ring of sixteen. Headers go on saying it: then it may be more, since what they say
   // rises by nine at once where peers acknowledge by eights, and three quarters still come in time.
   static constexpr Behind kBehindInSmallRing{8, 12};
-  // Who hears no headers is told as soon in the ring of 64: that is what it is so deep for. The
-  // header of a call says at least what let that call have its slot, which is one call less than
-  // the next one needs: only who knows no more than that has to be told. The next small call needs
-  // one that is `next_needs` calls old, 63 if all calls of a round of the ring were small.
-  static Behind behind_in_smallest_ring(std::uint64_t next_needs) { return {8, next_needs}; }
+  // In the ring of 64, who hears no headers is told when less than half of it is behind: a word is
+  // a segment, which costs a root more than all else of a small call. The header of a call says at
+  // least what let that call have its slot, which is one call less than the next one needs: only
+  // who knows no more than that has to be told. The next small call needs one that is `next_needs`
+  // calls old, 63 if all calls of a round of the ring were small.
+  static Behind behind_in_smallest_ring(std::uint64_t next_needs) { return {24, next_needs}; }
   // Peers can be three calls ahead; two with headers, which is one more than they acknowledge by.
   static constexpr Behind kBehindInLargeRing{1, 2};
   /// A block header on its way to `peer` says this. It learns it when it awaits that block, which
