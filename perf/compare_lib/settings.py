@@ -61,6 +61,8 @@ SETTINGS = {
             )
             for ranks in (4, 8)
         ),
+        # As on hosts of their own: nobody waits for a core, however few the machine has.
+        Setting("pair", "two hosts, a core for each, rails unshaped", 2, 1, HOST_LIBRARIES),
         *(
             Setting(
                 f"{name}-x{per_host}",
