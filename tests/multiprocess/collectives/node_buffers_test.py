@@ -1,9 +1,10 @@
 """Results that are stored once per node."""
 
+import os
 import sys
 
-from faults_test import kill_many
-from support import ALGORITHMS, expect, job, main, reports
+from faults_test import kill_many, kill_one
+from support import ALGORITHMS, expect, job, main, reports, seeds
 
 
 def check_done(what, ranks, nodes, *words, **others):
@@ -110,6 +111,17 @@ def test_node_buffer_kill_one_node():
 def test_node_buffer_kill_many_nodes():
     for size in (64, 1_500_000):
         kill_many("3", size, ("", "smp-ring", "smp-bruck"), words=("memory=node",))
+
+
+def test_node_buffer_kill_on_shared_cores():
+    """Small blocks are copied by one rank for all of them there, and it may be the one killed."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:2])
+    try:
+        for seed in seeds(8, 60):
+            kill_one(seed, 8, None, 4096, ("",), words=("memory=node",))
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 if __name__ == "__main__":
