@@ -26,14 +26,15 @@ constexpr std::size_t kInlineBytes = 1024;
 constexpr std::size_t kFramesPerSend = 32;
 /// Reads per link and poll(), so that one busy link does not starve the others.
 constexpr int kReadsPerPoll = 8;
-/// An explicit acknowledgement is sent when this much has come without a frame going back. Most
-/// puts are acknowledged by what goes back, and whoever runs out of room asks. Only short chunks
-/// never do, and must be acknowledged before they fill their sender's room, which is 256 KiB at
-/// least.
-constexpr std::uint32_t kUntoldChunks = 32;
+/// An explicit acknowledgement is sent when this much has come without a frame going back.
+constexpr std::uint32_t kUntoldChunks = 16;
 constexpr std::uint32_t kUntoldBytes = kMeasuredChunkBytes;
-constexpr std::uint32_t kShortChunkShare = 16;
-static_assert(std::uint64_t{kUntoldBytes} * kShortChunkShare <= kMinWindowBytes / 2);
+/// Puts that do not ask answer each other: most are acknowledged by the next one that goes back.
+/// Those that are not must be before they fill their sender's room, which is 256 KiB at least, and
+/// while there are slots left to put out of: four large ones are told in any case.
+constexpr std::uint32_t kUnaskedShare = 16;
+constexpr std::uint32_t kMostUnasked = kUntoldBytes / 4;
+static_assert(std::uint64_t{kUntoldBytes} * kUnaskedShare <= kMinWindowBytes / 2);
 constexpr std::int64_t kUntoldNs = 300'000;
 /// With more links than this, one epoll_wait() is cheaper than asking every socket.
 constexpr std::size_t kDirectLinks = 2;
@@ -77,11 +78,8 @@ class TcpRail::Receiver final : public FrameSink {
     Stream& stream = *link_.stream;
     if (stream.chunks_untold() == 0) ++rail_.untold_links_;
     ++stream.chunks_received;
-    if (header.bulk != 0) {
-      stream.bytes_untold += header.bytes;
-    } else if (header.bytes < kMeasuredChunkBytes) {
-      stream.bytes_untold += header.bytes / kShortChunkShare;
-    }
+    stream.bytes_untold +=
+        header.bulk != 0 ? header.bytes : std::min(header.bytes / kUnaskedShare, kMostUnasked);
     stream.last_chunk_bytes = header.bytes;
     if (written) {
       events_.chunk_arrived(rail_.index(), link_.peer, header.immediate, header.bytes);
