@@ -65,11 +65,13 @@ class DoneCounts {
   // rises by nine at once where peers acknowledge by eights, and three quarters still come in time.
   static constexpr Behind kBehindInSmallRing{8, 12};
   // In the ring of 64, who hears no headers is told when less than half of it is behind: a word is
-  // a segment, which costs a root more than all else of a small call. The header of a call says at
-  // least what let that call have its slot, which is one call less than the next one needs: only
-  // who knows no more than that has to be told. The next small call needs one that is `next_needs`
-  // calls old, 63 if all calls of a round of the ring were small.
-  static Behind behind_in_smallest_ring(std::uint64_t next_needs) { return {24, next_needs}; }
+  // a segment, which costs a root more than all else of a small call. Of the others only who knows
+  // less than the next small call needs has to be told. `call` is the last that was begun, and
+  // `needed` the one that had the slot of the next: 63 calls before that if all calls of a round of
+  // the ring were small, and fewer if some took four slots.
+  Behind behind_in_smallest_ring(std::uint64_t call, std::uint64_t needed) const {
+    return {std::min<std::uint64_t>(24, (call - needed) / 2), mine_ - std::min(mine_, needed)};
+  }
   // Peers can be three calls ahead; two with headers, which is one more than they acknowledge by.
   static constexpr Behind kBehindInLargeRing{1, 2};
   /// A block header on its way to `peer` says this. It learns it when it awaits that block, which

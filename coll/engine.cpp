@@ -202,7 +202,7 @@ bool Engine::tell_peers_behind(const CallPlan& plan) {
   const SlotGeometry& geometry = slots_.geometry();
   const DoneCounts::Behind behind =
       plan.slot_bytes() <= geometry.most_in_one_slot()
-          ? DoneCounts::behind_in_smallest_ring(sequence_ - slots_.next_small_needs())
+          ? done_counts_.behind_in_smallest_ring(sequence_, slots_.next_small_needs())
       : plan.slot_bytes() <= geometry.most_in_small_ring() ? DoneCounts::kBehindInSmallRing
                                                            : DoneCounts::kBehindInLargeRing;
   bool told = false;

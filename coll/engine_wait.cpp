@@ -294,7 +294,12 @@ void Engine::check_local_ranks() {
 void Engine::sleep(bool rails, bool others) {
   const Execution& execution = active(0);
   if (rails && (active_count_ == 0 || !execution.awaits_node())) {
-    if (checked_) team_.fabric->flush_acknowledgements();
+    // Peers may wait for these alone, and nobody looks here for a while.
+    if (checked_) {
+      team_.fabric->flush_acknowledgements();
+    } else {
+      team_.fabric->acknowledge();
+    }
     team_.fabric->sleep(active_count_ > 1 || !checked_ || others ? 1 : kRailSleepMs);
     return;
   }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "coll/offer.hpp"
 #include "coll/ready_token.hpp"
@@ -34,7 +35,7 @@ void Execution::start(std::size_t steps_done) {
   next_await_ = 0;
   puts_left_ = 0;
   token_of_ = -1;
-  told_what_arrived_ = false;
+  told_what_arrived_ = acknowledged_ = false;
   stamp_offset_ = UINT64_MAX;
   mismatch_ = {};
   failed_read_ = {};
@@ -186,6 +187,23 @@ int Execution::port_of(const Step& step) const {
   return port + static_cast<int>(call_.identity.number / kTurnCalls % kMostTurns);
 }
 
+/// Whether the peer's node is done with the call that had the slot.
+bool Execution::slot_is_free_at(int peer) {
+  DoneCounts& done_counts = context_.done_counts;
+  const std::uint64_t previous_call = call_.identity.slot.previous_call;
+  if (done_counts.node_of_is_done(peer, previous_call)) return true;
+  // It believes to have said so by what it put here in this very call, which is awaited later.
+  for (std::size_t i = next_await_; i < announced_; ++i) {
+    const Step& step = *await_steps_[i];
+    const bool is_from_peer = step.peer == peer && step.to == Memory::Slot;
+    if (is_from_peer && team_.fabric->arrived(peer, await_numbers_[i])) note_sender(step);
+  }
+  if (done_counts.node_of_is_done(peer, previous_call)) return true;
+  // And it is done when its own puts are acknowledged, which may wait for nothing but this.
+  if (!std::exchange(acknowledged_, true)) team_.fabric->acknowledge();
+  return false;
+}
+
 bool Execution::put(const Step& step) {
   if (team_.is_local(step.peer)) return put_locally(step);
   if (!team_.fabric->can_put(step.peer)) return false;
@@ -197,8 +215,7 @@ bool Execution::put(const Step& step) {
   put.call = call_.identity.number;
   put.coalesce = call_.continues_stream;
   if (step.to == Memory::Slot) {
-    if (!context_.done_counts.node_of_is_done(step.peer, call_.identity.slot.previous_call))
-      return false;
+    if (!slot_is_free_at(step.peer)) return false;
     put.offset =
         team_.slot_offset(team_.node_of(step.peer), call_.identity.slot.number) + step.to_offset;
   } else {

@@ -114,6 +114,7 @@ class Execution {
   bool await(const schedule::Step& step);
   bool await_local(const schedule::Step& step);
   bool await_sent();
+  bool slot_is_free_at(int peer);
   bool once();
   void offer(const schedule::Step& step);
   bool read(const schedule::Step& step);
@@ -146,6 +147,7 @@ class Execution {
   };
   std::vector<UserPut> user_puts_;  // puts out of user memory
   bool told_what_arrived_ = false;  // before this rank waits for such words itself
+  bool acknowledged_ = false;       // before it waits for the slot of a peer
   ReadyToken token_;
   int token_of_ = -1;
   CallMismatch mismatch_;

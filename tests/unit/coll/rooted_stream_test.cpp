@@ -26,7 +26,7 @@ struct Stream {
   int node_size;
   std::uint64_t bytes;  // of a block: small slots hold 4 KiB, of all blocks together
   int root = 0;
-  const char* algorithm = "smp-binomial";
+  const char* algorithm = nullptr;  // smp-binomial, or smp-direct of an allgather
 };
 
 /// Ranks that make calls one after the other, each of a kind that they have agreed on.
@@ -64,7 +64,10 @@ class Streaming {
     PlanRequest request;
     request.operation = kind.operation;
     request.root = kind.operation == Operation::Allgather ? -1 : kind.root;
-    request.algorithm = kind.operation == Operation::Allgather ? "smp-direct" : kind.algorithm;
+    const bool is_allgather = kind.operation == Operation::Allgather;
+    request.algorithm = kind.algorithm != nullptr ? kind.algorithm
+                        : is_allgather            ? "smp-direct"
+                                                  : "smp-binomial";
     request.bytes.assign(static_cast<std::size_t>(ranks()), kind.bytes);
     for (int rank = 0; rank < ranks(); ++rank)
       request.receive_offsets.push_back(static_cast<std::uint64_t>(rank) * kind.bytes);
@@ -175,6 +178,22 @@ TEST_P(ChangingStream, NeverWaitsForAClock) {
         wanted_.push_back(call < large ? 1 : 2);
       }
       ASSERT_NO_FATAL_FAILURE(make_calls(20, 2));
+    }
+  }
+}
+
+/// A root believes to have told in the header of a call that begins a new round of the ring, and
+/// the others await that header behind their own puts.
+TEST_P(ChangingStream, NeverWaitsForWhatAPutBringsThatIsAwaitedLater) {
+  prepare({{Operation::Allgather, GetParam(), 8},
+           {Operation::Allgather, GetParam(), 8, 0, "smp-recursive-doubling"},
+           {Operation::Scatter, GetParam(), 1200, 0, "smp-direct"},
+           {Operation::Scatter, GetParam(), 300, 0, "smp-direct"}});
+  for (auto& rank : ranks_) rank->team.slow_check_ns = std::numeric_limits<std::int64_t>::max() / 2;
+  for (std::uint64_t calls = 1; calls < 80; ++calls) {
+    for (const std::size_t exchange : {0, 1}) {
+      wanted_.insert(wanted_.end(), calls, 2 + calls % 2);
+      ASSERT_NO_FATAL_FAILURE(make_calls(1, exchange)) << calls << " calls before it";
     }
   }
 }
