@@ -32,9 +32,9 @@ struct Stream {
 /// Ranks that make calls one after the other, each of a kind that they have agreed on.
 class Streaming {
  protected:
-  explicit Streaming(int node_size)
-      : network_(1, kNodes * node_size, std::vector<transport::FakeRailOptions>(1)),
-        ranks_(testing::make_engine_ranks(network_, kNodes, node_size)) {}
+  explicit Streaming(int node_size, int nodes = kNodes)
+      : network_(1, nodes * node_size, std::vector<transport::FakeRailOptions>(1)),
+        ranks_(testing::make_engine_ranks(network_, nodes, node_size)) {}
 
   void prepare(const std::vector<Stream>& kinds) {
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -102,7 +102,8 @@ class Streaming {
     for (bool over = false; !over;) {
       ASSERT_LT(network_.now_ns(), end_ns) << "the calls do not end";
       over = true;
-      for (int rank = 0; rank < ranks(); ++rank) over = go_on(rank) && over;
+      const bool all = network_.now_ns() / kTickNs % late_ == 0;
+      for (int rank = 0; rank < ranks(); ++rank) over = (rank == 0 || all) && go_on(rank) && over;
       network_.advance(kTickNs);
     }
   }
@@ -123,6 +124,7 @@ class Streaming {
   std::vector<std::unique_ptr<EngineRank>> ranks_;
   std::deque<Calls> calls_;          // by rank; engines keep pointers to them
   std::vector<std::size_t> wanted_;  // kinds of all calls
+  int late_ = 1;                     // all but rank 0 look at every so many ticks only
   bool walks_ = false;               // calls that a rank can make past the queue
 };
 
@@ -194,6 +196,26 @@ TEST_P(ChangingStream, NeverWaitsForWhatAPutBringsThatIsAwaitedLater) {
     for (const std::size_t exchange : {0, 1}) {
       wanted_.insert(wanted_.end(), calls, 2 + calls % 2);
       ASSERT_NO_FATAL_FAILURE(make_calls(1, exchange)) << calls << " calls before it";
+    }
+  }
+}
+
+class StreamOfTwo : public Streaming, public ::testing::Test {
+ protected:
+  StreamOfTwo() : Streaming(1, 2) {}
+};
+
+/// As above, where the header is already here.
+TEST_F(StreamOfTwo, ReadsTheHeaderThatSaysWhatAPutWaitsFor) {
+  prepare({{Operation::Allgather, 1, 8, 0, "smp-recursive-doubling"},
+           {Operation::Scatter, 1, 2400, 0, "smp-direct"},
+           {Operation::Scatter, 1, 300, 0, "smp-direct"}});
+  for (auto& rank : ranks_) rank->team.slow_check_ns = std::numeric_limits<std::int64_t>::max() / 2;
+  for (std::uint64_t calls = 1; calls < 80; ++calls) {
+    for (const int late : {1, 2, 5, 13}) {
+      wanted_.insert(wanted_.end(), calls, 1 + calls % 2);
+      late_ = late;
+      ASSERT_NO_FATAL_FAILURE(make_calls(1, 0)) << calls << " calls before it, " << late;
     }
   }
 }
