@@ -15,7 +15,7 @@ namespace {
 
 /// What a sender needs for some calls more, and hardly more than a round trip of most networks.
 constexpr std::int64_t kWithheldNs = 25'000;
-/// Of TCP_QUICKACK: an even number acknowledges what there is and leaves it at that.
+/// Of TCP_QUICKACK: an even number acknowledges what there is, if anything, and leaves it at that.
 constexpr int kNowAndNotLater = 2;
 
 /// Whether the kernel has bytes that it did not send yet, such as behind a slow rail.
@@ -42,8 +42,11 @@ void SegmentAcknowledgements::note_read(int fd, bool peer_coalesces) {
     if (std::exchange(is_on_, false)) set_socket_option(fd, IPPROTO_TCP, TCP_QUICKACK, 1);
     return;
   }
-  if (!std::exchange(is_on_, true)) set_socket_option(fd, IPPROTO_TCP, TCP_QUICKACK, 0);
-  if (withheld_since_ns_ == 0) withheld_since_ns_ = base::now_ns();
+  is_on_ = true;
+  if (withheld_since_ns_ != 0) return;
+  withheld_since_ns_ = base::now_ns();
+  // Again after every acknowledgement: the kernel may have gone by its own rules since.
+  set_socket_option(fd, IPPROTO_TCP, TCP_QUICKACK, 0);
 }
 
 void SegmentAcknowledgements::note_wait(int fd) {

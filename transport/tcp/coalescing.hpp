@@ -7,12 +7,14 @@
 // sends, so nothing waits for this process to call again. What makes Nagle slow elsewhere is left
 // out:
 //  - An exchange in which ranks answer each other never waits. Only chunks that say so of
-//    themselves wait, from the third in turn on; any other frame sends at once what is held.
+//    themselves wait, from the third in turn on; any other frame sends at once what is held, and so
+//    does one that comes 50 us after the last.
 //  - A receiver sees to it that what it has read is acknowledged once it has waited for more, or
 //    before it sleeps. By itself a kernel may take 40 ms. At once would be too soon: where every
 //    receiver has a core, all would be acknowledged before the sender is back with the next chunk.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace allrail::transport {
@@ -25,12 +27,16 @@ class Coalescing {
  public:
   /// The next frame is about to be sent or queued. True: it says that what follows may wait for an
   /// acknowledgement.
-  bool note_frame(bool may_coalesce) {
-    if (!may_coalesce) {
+  bool note_frame(bool may_coalesce, std::int64_t now_ns) {
+    // A root that computes between its calls gains nothing, and its receivers may compute, too.
+    const bool is_late = may_coalesce && now_ns - noted_ns_ > kStreamGapNs;
+    if (!may_coalesce || is_late) {
       in_turn_ = 0;
       has_to_leave_ = is_on_;
-    } else if (in_turn_ < kSentAtOnce) {
-      ++in_turn_;
+    }
+    if (may_coalesce) {
+      noted_ns_ = now_ns;
+      in_turn_ = std::min(in_turn_ + 1, kSentAtOnce);
     }
     return in_turn_ == kSentAtOnce;
   }
@@ -43,8 +49,10 @@ class Coalescing {
   /// So many are sent at once. The last of them is the first that says what follows may wait, so
   /// that the acknowledgement which ends the waiting does not take its time.
   static constexpr std::uint32_t kSentAtOnce = 2;
+  static constexpr std::int64_t kStreamGapNs = 50'000;
   void turn(int fd);
 
+  std::int64_t noted_ns_ = 0;  // when the last frame came that may coalesce
   std::uint32_t in_turn_ = 0;  // frames that may coalesce, since any other
   bool is_on_ = false;
   bool has_to_leave_ = false;  // another frame was sent, or queued, while it is on

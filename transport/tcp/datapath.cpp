@@ -130,7 +130,9 @@ bool TcpRail::send_frame(TcpLink& link, const FrameHeader& frame, const std::byt
   Stream& stream = *link.stream;
   FrameHeader header = frame;
   header.received = stream.chunks_received;
-  header.coalesce = stream.coalescing.note_frame(frame.coalesce != 0) ? 1 : 0;
+  const bool may_coalesce = frame.coalesce != 0;
+  const std::int64_t now_ns = may_coalesce ? base::now_ns() : 0;
+  header.coalesce = stream.coalescing.note_frame(may_coalesce, now_ns) ? 1 : 0;
   send_or_queue(link, header, payload);
   if (stream.queue.empty()) stream.coalescing.apply(link.fd.get());
   return true;

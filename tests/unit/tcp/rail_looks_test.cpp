@@ -128,11 +128,6 @@ TEST_F(Acknowledgement, OfManySmallPutsDoesNotWaitForAFrameThatGoesBack) {
   EXPECT_GE(acknowledged(), 3U);
 }
 
-TEST_F(Acknowledgement, OfALargePutIsLeftAsLongAsThatOfASmallerOne) {
-  send(3, false, kMostBytes);
-  EXPECT_EQ(acknowledged(), 0U);
-}
-
 TEST_F(Acknowledgement, OfSomeLargePutsComesWhileTheirSenderHasSlots) {
   send(4, false, kMostBytes);
   EXPECT_EQ(acknowledged(), 4U);
