@@ -84,13 +84,16 @@ void DoneCounts::tell(int peer) {
 
 bool DoneCounts::tell_if_behind(int peer, const Behind& behind) {
   Told& told = *told_.find(peer);
-  const std::uint64_t known =
-      std::max(told.by_message, told.in_headers) +
-      (told.in_headers > told.by_message ? behind.with_headers : behind.without_headers);
+  const bool hears_headers = told.in_headers > told.by_message;
+  const std::uint64_t known = std::max(told.by_message, told.in_headers);
+  const auto would_help = [&](std::uint64_t done) {
+    return hears_headers ? known < behind.needed && behind.needed <= done
+                         : known < done && done - known > behind.without_headers;
+  };
   // A rank knows of its own count first: most peers are up to date by that alone.
-  if (known >= mine_) return false;
+  if (!would_help(mine_)) return false;
   const std::uint64_t done = lowest_local();
-  if (known >= done) return false;
+  if (!would_help(done)) return false;
   told.by_message = done;
   team_.fabric->tell_done(peer, done);
   return true;

@@ -55,25 +55,27 @@ class DoneCounts {
   /// Tells `peer` this node's count if it does not know it yet. For ranks that wait.
   void tell(int peer);
   struct Behind {
-    std::uint64_t without_headers;
-    std::uint64_t with_headers;  // a peer to which headers of ours have gone since the last message
+    std::uint64_t without_headers;  // so many calls
+    std::uint64_t needed;  // of a peer to which headers of ours have gone since the last message
   };
   /// The same as tell(), by what was seen last and only once the peer has fallen so far behind that
   /// it may soon have to wait. Whether it was told.
   bool tell_if_behind(int peer, const Behind& behind);
   // Half of a ring of sixteen. Headers go on saying it: then it may be more, since what they say
   // rises by nine at once where peers acknowledge by eights, and three quarters still come in time.
-  static constexpr Behind kBehindInSmallRing{8, 12};
+  Behind behind_in_small_ring() const { return {8, mine_ - std::min<std::uint64_t>(mine_, 12)}; }
   // In the ring of 64, who hears no headers is told when less than half of it is behind: a word is
   // a segment, which costs a root more than all else of a small call. Of the others only who knows
-  // less than the next small call needs has to be told. `call` is the last that was begun, and
-  // `needed` the one that had the slot of the next: 63 calls before that if all calls of a round of
-  // the ring were small, and fewer if some took four slots.
-  Behind behind_in_smallest_ring(std::uint64_t call, std::uint64_t needed) const {
-    return {std::min<std::uint64_t>(24, (call - needed) / 2), mine_ - std::min(mine_, needed)};
+  // less than a small call needs has to be told: `needed` had the slot of `call` before, 64 calls
+  // ago if all calls of a round of the ring were small, and fewer if some took four slots. Nobody
+  // had it in the first round.
+  static Behind behind_in_smallest_ring(std::uint64_t call, std::uint64_t needed) {
+    return {needed == 0 ? UINT64_MAX : std::min<std::uint64_t>(24, (call - needed) / 2), needed};
   }
   // Peers can be three calls ahead; two with headers, which is one more than they acknowledge by.
-  static constexpr Behind kBehindInLargeRing{1, 2};
+  Behind behind_in_large_ring() const { return {1, mine_ - std::min<std::uint64_t>(mine_, 2)}; }
+  /// Whether all calls up to that one are over here, but for acknowledgements.
+  bool has_finished(std::uint64_t call) const { return finished_ >= call; }
   /// A block header on its way to `peer` says this. It learns it when it awaits that block, which
   /// may be later than it needs it: so a rank that waits tells it all the same.
   void note_header(int peer, std::uint64_t done) {

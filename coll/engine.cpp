@@ -73,6 +73,7 @@ inline SliceIdentity Engine::next_identity(const CallPlan& plan, std::uint64_t p
   identity.stamp = history_ = mix(plan.hash() ^ communicator_ ^ history_, identity.number);
   identity.flag_stamp = place == 0 ? identity.stamp : mix(identity.stamp, place);
   identity.slot = slots_.take(plan.slot_bytes(), identity.number);
+  needed_ = identity.slot.previous_call;
   shm::RankLine& line = team_.segment->line(team_.local_rank);
   // The time of entry is filled in when the wait gets long: most calls need no clock.
   shm::enter_call(line, identity.number, identity.stamp, 0);
@@ -200,11 +201,14 @@ inline void Engine::end_oldest() {
 /// was told.
 bool Engine::tell_peers_behind(const CallPlan& plan) {
   const SlotGeometry& geometry = slots_.geometry();
+  // Within a call peers need what it needs, and behind it what the next one does.
+  const bool is_over = done_counts_.has_finished(sequence_);
   const DoneCounts::Behind behind =
       plan.slot_bytes() <= geometry.most_in_one_slot()
-          ? done_counts_.behind_in_smallest_ring(sequence_, slots_.next_small_needs())
-      : plan.slot_bytes() <= geometry.most_in_small_ring() ? DoneCounts::kBehindInSmallRing
-                                                           : DoneCounts::kBehindInLargeRing;
+          ? DoneCounts::behind_in_smallest_ring(sequence_ + is_over,
+                                                is_over ? slots_.next_small_needs() : needed_)
+      : plan.slot_bytes() <= geometry.most_in_small_ring() ? done_counts_.behind_in_small_ring()
+                                                           : done_counts_.behind_in_large_ring();
   bool told = false;
   for (const int peer : plan.peers()) {
     if (!team_.is_local(peer)) told = done_counts_.tell_if_behind(peer, behind) || told;

@@ -157,6 +157,7 @@ class Engine {
   CallRun* to_begin_ = nullptr;  // the first with slices that are not begun
   CallRun blocking_;             // of run()
   std::uint64_t sequence_ = 0;
+  std::uint64_t needed_ = 0;  // the call that had the slot of the last one before it
   Operation last_operation_ = Operation::Barrier;  // of the slice begun last
   std::int32_t last_root_ = -1;                    // -1: none, or it was walked
   std::uint64_t slices_ended_ = 0;
