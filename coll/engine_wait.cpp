@@ -109,7 +109,7 @@ void Engine::wait_for(const CallRun& call) {
       if (!tired && !backoff.slow_check_due()) continue;
       if (waiting_since_ns_ == 0) {
         waiting_since_ns_ = base::now_ns();
-        // Most waits end before: they cost no acknowledgement and no word of what is done.
+        // Most waits end before: they cost no word of what is done.
         next_slow_check_ns_ = waiting_since_ns_ + team_.slow_check_ns;
       }
       if (slow_checks() && team_.group != nullptr && !others) check_mutual_wait();

@@ -171,8 +171,8 @@ class Rail {
     (void)peer;
     return -1;
   }
-  /// Sends acknowledgements that were held back for batching. Called before sleeping and at the
-  /// end of a call with large blocks.
+  /// Sends acknowledgements that were held back for batching. Called before sleeping, before a wait
+  /// for a peer's slot, and at the end of a call in a large slot or out of user memory.
   virtual void flush_acknowledgements() = 0;
   /// The fence: see the contract above. The rail reconnects later by itself.
   virtual void close(int peer, RailEvents& events) = 0;
