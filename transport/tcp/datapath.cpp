@@ -42,6 +42,13 @@ constexpr std::size_t kDirectLinks = 2;
 constexpr std::int64_t kServiceIntervalNs = 1'000'000;
 constexpr int kPollsPerClock = 8;
 
+/// What a chunk counts towards kUntoldBytes.
+std::uint32_t untold_bytes_of(const FrameHeader& chunk) {
+  if (chunk.bulk != 0) return chunk.bytes;
+  const std::uint32_t unasked = chunk.bytes / kUnaskedShare;
+  return chunk.bytes > kMinWindowBytes / 2 ? unasked : std::min(unasked, kMostUnasked);
+}
+
 }  // namespace
 
 /// Connects the reader of one link to the rail and its events.
@@ -78,8 +85,7 @@ class TcpRail::Receiver final : public FrameSink {
     Stream& stream = *link_.stream;
     if (stream.chunks_untold() == 0) ++rail_.untold_links_;
     ++stream.chunks_received;
-    stream.bytes_untold +=
-        header.bulk != 0 ? header.bytes : std::min(header.bytes / kUnaskedShare, kMostUnasked);
+    stream.bytes_untold += untold_bytes_of(header);
     stream.last_chunk_bytes = header.bytes;
     if (written) {
       events_.chunk_arrived(rail_.index(), link_.peer, header.immediate, header.bytes);

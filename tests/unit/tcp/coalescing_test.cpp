@@ -92,11 +92,10 @@ class Coalesced : public ::testing::Test {
   }
   /// Posts until the kernel holds back: between two posts this process may lose its core.
   [[nodiscard]] bool hold_back(std::uint32_t bytes = 8) {
-    for (int i = 0; i < 100; ++i) {
-      post(bytes, true);
-      if (holding_back() == 1) return true;
-    }
-    return false;
+    return in_one_of_many_tries([&] {
+      for (int i = 0; i < 3; ++i) post(bytes, true);
+      return holding_back() == 1;
+    });
   }
   void receive_all() {
     const auto& arrived = job_[1].events.arrived[0];
@@ -106,10 +105,8 @@ class Coalesced : public ::testing::Test {
   Rail& sender() { return *job_[0].rail; }
   Rail& receiver() { return *job_[1].rail; }
   bool is_withheld_after_reading() {
-    for (int i = 0; i < 3; ++i) {
-      post(8, true);
-      receive_all();
-    }
+    for (int i = 0; i < 3; ++i) post(8, true);
+    receive_all();
     return sender().undelivered_bytes(1) > 0;
   }
 
