@@ -10,11 +10,6 @@ DoneCounts::DoneCounts(const Team& team)
       local_(static_cast<std::size_t>(team.roster->node_size(team.node)), 0),
       nodes_(static_cast<std::size_t>(team.roster->nodes()), 0) {}
 
-void DoneCounts::finished(std::uint64_t call) {
-  finished_ = call;
-  refresh_mine();
-}
-
 void DoneCounts::refresh_mine() {
   std::uint64_t done = finished_;
   if (team_.fabric != nullptr) {

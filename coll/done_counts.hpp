@@ -21,7 +21,10 @@ class DoneCounts {
 
   /// This rank has finished all calls up to and including `call`, as far as the calls themselves
   /// go; puts that are not acknowledged still hold the count back.
-  void finished(std::uint64_t call);
+  void finished(std::uint64_t call) {
+    finished_ = call;
+    refresh_mine();
+  }
   /// Publishes this rank's count anew: acknowledgements may have arrived.
   void refresh_mine();
   /// That, and a look at the other ranks of the node.

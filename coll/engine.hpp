@@ -43,7 +43,9 @@ class Engine {
   void connect(const CallPlan& plan);
   /// Throws Error{Aborted} if the communicator died before, or the first cause if nobody here was
   /// told yet. To be called before run() and start().
-  void throw_if_dead();
+  void throw_if_dead() {
+    if (dead_ || team_.segment->aborted()) throw_end();
+  }
   /// Runs one call to its end, after those that were started before. Throws Error with the
   /// communicator dead: what this rank found is told to all ranks, what another rank found is
   /// thrown here.
@@ -132,6 +134,7 @@ class Engine {
   [[noreturn]] void report_failure(const transport::FabricFailure& failure);
   [[noreturn]] void report_failed_read(const FailedRead& failed);
   [[noreturn]] void report_mismatch(const CallMismatch& mismatch, const Call& mine);
+  [[noreturn]] void throw_end();
   [[noreturn]] void throw_abort_record();
   void give_up_calls();
 

@@ -148,12 +148,12 @@ void Engine::end_with(const Team& other, const shm::AbortRecord& cause) {
   give_up_calls();
 }
 
-void Engine::throw_if_dead() {
+void Engine::throw_end() {
   if (dead_ && told_) {
     throw Error(Code::Aborted, "this communicator died earlier: " + first_cause_.text);
   }
   // Another rank may have ended it since the last call; nothing may be sent into what is dead.
-  if (dead_ || team_.segment->aborted()) throw_abort_record();
+  throw_abort_record();
 }
 
 void Engine::abandon(CallRun& call, std::chrono::milliseconds patience) noexcept {

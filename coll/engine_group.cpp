@@ -14,7 +14,7 @@ constexpr std::int64_t kIdleLookNs = 5'000'000;
 
 void EngineGroup::leave(const Engine& engine) noexcept { std::erase(engines_, &engine); }
 
-bool EngineGroup::others_in_flight(const Engine& mine) const noexcept {
+bool EngineGroup::any_other_in_flight(const Engine& mine) const noexcept {
   return std::ranges::any_of(
       engines_, [&mine](const Engine* one) { return one != &mine && one->in_flight(); });
 }

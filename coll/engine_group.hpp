@@ -20,7 +20,9 @@ class EngineGroup {
 
   /// Whether calls of another engine than `mine` are in flight. Cannot become true while `mine`
   /// waits.
-  bool others_in_flight(const Engine& mine) const noexcept;
+  bool others_in_flight(const Engine& mine) const noexcept {
+    return engines_.size() > 1 && any_other_in_flight(mine);
+  }
   /// Goes on with the calls of others. True if anything moved. What goes wrong there ends all.
   bool advance_others(const Engine& mine);
   /// What a wait that lasts does for the others: those that are idle answer their peers, and the
@@ -35,6 +37,8 @@ class EngineGroup {
   void idle_progress();
 
  private:
+  bool any_other_in_flight(const Engine& mine) const noexcept;
+
   std::vector<Engine*> engines_;
   std::int64_t next_look_ns_ = 0;
 };

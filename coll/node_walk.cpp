@@ -78,10 +78,11 @@ std::size_t walk_on_node(const Team& team, DoneCounts& done_counts, const NodeCa
   const std::uint64_t first_value = shm::flag_value(call.identity.number, 0);
   const Memories memory = memories_of(team, call);
 
-  const std::size_t count = call.schedule.steps.size();
   const Step* const steps = call.schedule.steps.data();
-  for (std::size_t i = 0; i < count; ++i) {
-    const Step& step = steps[i];
+  const Step* const end = steps + call.schedule.steps.size();
+  const Step* next = steps;
+  for (; next != end; ++next) {
+    const Step& step = *next;
     if (step.kind == StepKind::Copy) {
       copy(memory, step);
     } else if (step.kind == StepKind::Publish) {
@@ -89,16 +90,17 @@ std::size_t walk_on_node(const Team& team, DoneCounts& done_counts, const NodeCa
                  done_counts.mine());
     } else if (step.kind == StepKind::AwaitLocal) {
       const shm::Flag& flag = flags[step.peer];
-      if (!comes(flag, first_value | step.stage, looks)) return i;
+      if (!comes(flag, first_value | step.stage, looks)) break;
       // The engine's walk says how the calls differ.
-      if (flag.stamp.load(std::memory_order_relaxed) != call.identity.flag_stamp) return i;
+      if (flag.stamp.load(std::memory_order_relaxed) != call.identity.flag_stamp) break;
       done_counts.note_local(step.peer, flag.done.load(std::memory_order_relaxed));
     } else {
       // The last step of such a call; were there more, the engine would make them.
-      return once(team, call, looks) ? i + 1 : i;
+      if (once(team, call, looks)) ++next;
+      break;
     }
   }
-  return count;
+  return static_cast<std::size_t>(next - steps);
 }
 
 }  // namespace allrail::coll

@@ -7,6 +7,7 @@
 namespace allrail {
 
 void BufferTable::add(Entry entry) {
+  ++version_;
   unmap_what_all_left();
   const std::uint64_t number = entry.number;
   const std::byte* const begin = entry.mine.data();
@@ -65,6 +66,7 @@ std::uint64_t BufferTable::registered_bytes() const noexcept {
 }
 
 void BufferTable::unregister(Entry& entry) noexcept {
+  ++version_;
   if (fabric_ != nullptr && entry.registered) fabric_->unregister_window(entry.window);
   entry.registered = false;
 }

@@ -45,6 +45,8 @@ class BufferTable final : public coll::MappedBuffers {
   const Entry* find(std::span<const std::byte> memory) const noexcept;
   /// Whether all memory is ordinary memory.
   bool empty() const noexcept { return entries_.empty(); }
+  /// What find() says stays as it is as long as this does.
+  std::uint64_t version() const noexcept { return version_; }
   std::span<const std::byte> parts_of(std::uint64_t buffer) const noexcept override;
   /// Where memory for which find() said `entry` lies for the ranks of this node; of what is not in
   /// a Buffer, no Buffer.
@@ -74,6 +76,7 @@ class BufferTable final : public coll::MappedBuffers {
   };
   std::map<std::uint64_t, Parts> parts_;       // of Buffers, by number
   std::map<const std::byte*, Entry> entries_;  // by begin
+  std::uint64_t version_ = 0;
 };
 
 }  // namespace allrail

@@ -6,8 +6,8 @@ namespace allrail {
 namespace {
 
 bool is_plain_allgather(const PlanKey& key) noexcept {
-  return key.operation == coll::Operation::Allgather && key.memory == coll::MemoryKind::Ordinary &&
-         key.algorithm->empty() && key.ports == 0 && key.leaders == 0;
+  return key.operation == coll::Operation::Allgather && key.algorithm->empty() && key.ports == 0 &&
+         key.leaders == 0;
 }
 
 }  // namespace

@@ -40,11 +40,14 @@ class PlanCache {
     last_->last_use = ++uses_;
     return last_->plan.get();
   }
-  /// The plan of an allgather of equal blocks between ordinary memory for which nothing else was
-  /// said, if such a call used the last plan found. A key has more words than such a call has left
-  /// to do.
-  const coll::CallPlan* find_plain_allgather(std::uint64_t bytes) noexcept {
-    if (last_ == nullptr || !last_->is_plain_allgather || last_->bytes != bytes) return nullptr;
+  /// The plan of an allgather of equal blocks for which nothing but its memory was said, if such a
+  /// call used the last plan found. A key has more words than such a call has left to do.
+  const coll::CallPlan* find_plain_allgather(std::uint64_t bytes, coll::MemoryKind memory,
+                                             bool send_is_mapped) noexcept {
+    if (last_ == nullptr || !last_->is_plain_allgather || last_->bytes != bytes ||
+        last_->memory != memory || last_->send_is_mapped != send_is_mapped) {
+      return nullptr;
+    }
     last_->last_use = ++uses_;
     return last_->plan.get();
   }

@@ -276,16 +276,26 @@ void World::allgather(std::span<const std::byte> send, std::span<std::byte> rece
                       const CallOptions& options) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
-  if (buffers_->empty() && says_nothing(options)) {
-    check_allgather(send, receive, static_cast<std::uint64_t>(roster_.ranks()) * send.size(),
-                    static_cast<std::uint64_t>(team_.rank) * send.size());
-    if (const coll::CallPlan* const plan = plans().find_plain_allgather(send.size())) {
-      return engine_->run(*plan, coll::ordinary_buffers(send, receive),
-                          deadline_of(options_.timeout));
-    }
+  if (says_nothing(options)) {
+    const LastAllgather& last = last_allgather_;
+    if (!last.is(send, receive, buffers_->version())) remember_allgather(send, receive, options);
+    const coll::CallPlan* const plan =
+        plans().find_plain_allgather(send.size(), last.memory, last.send_is_mapped);
+    if (plan != nullptr) return engine_->run(*plan, last.buffers, deadline_of(options_.timeout));
   }
   const PlanKey key = allgather_key(send, receive, options);
   run(plan_for(key, options), buffers_of(send, receive, key), options);
+}
+
+void World::remember_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
+                               const CallOptions& options) {
+  const PlanKey key = allgather_key(send, receive, options);
+  last_allgather_ = {send,
+                     receive,
+                     buffers_->version(),
+                     key.memory,
+                     key.send_is_mapped,
+                     buffers_of(send, receive, key)};
 }
 
 void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,

@@ -182,6 +182,21 @@ class World final : public coll::TeamEvents {
   bool is_mapped_for(coll::MemoryKind kind, std::span<const std::byte> send) const noexcept;
   coll::Buffers buffers_of(std::span<const std::byte> send, std::span<std::byte> receive,
                            const PlanKey& key) const;
+  /// What was found out of the arguments of an allgather. The next one mostly has the same.
+  struct LastAllgather {
+    std::span<const std::byte> send;
+    std::span<std::byte> receive;
+    std::uint64_t version = UINT64_MAX;  // of the buffer table at the time; this one never is
+    coll::MemoryKind memory = coll::MemoryKind::Ordinary;
+    bool send_is_mapped = false;
+    coll::Buffers buffers;
+    bool is(std::span<const std::byte> its_send, std::span<std::byte> its_receive,
+            std::uint64_t its_version) const noexcept {
+      return send.data() == its_send.data() && send.size() == its_send.size() &&
+             receive.data() == its_receive.data() && receive.size() == its_receive.size() &&
+             version == its_version;
+    }
+  };
   static base::Deadline deadline_of(std::chrono::milliseconds timeout) {
     return timeout.count() > 0 ? base::Deadline::after(timeout) : base::Deadline::never();
   }
@@ -210,6 +225,8 @@ class World final : public coll::TeamEvents {
                 const CallOptions& options = {},
                 coll::Operation operation = coll::Operation::Allocate);
   [[noreturn]] void reject(const std::string& text);
+  void remember_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
+                          const CallOptions& options);
   void check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                        std::uint64_t expected_bytes, std::uint64_t my_offset);
   std::shared_ptr<UserPlan> make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
@@ -269,6 +286,7 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<NodeControl> node_control_;
   std::unique_ptr<transport::ControlPlane> control_;  // on the first rank of each node
   std::shared_ptr<BufferTable> buffers_;              // with all Buffers that live
+  LastAllgather last_allgather_;
 };
 
 }  // namespace allrail

@@ -192,10 +192,6 @@ int NodeSegment::late_rank() const noexcept {
   return header().late_rank.load(std::memory_order_relaxed) - 1;
 }
 
-SegmentHeader& NodeSegment::header() const noexcept {
-  return *std::launder(reinterpret_cast<SegmentHeader*>(base_ + kHeaderOffset));
-}
-
 bool NodeSegment::set_abort(int code, int peer, std::string_view text) const noexcept {
   SegmentHeader& header = this->header();
   auto expected = static_cast<std::uint32_t>(AbortState::None);

@@ -16,12 +16,11 @@
 #include <vector>
 
 #include "lib/base/handle.hpp"
+#include "shm/header.hpp"
 #include "shm/huge_pages.hpp"
 #include "shm/layout.hpp"
 
 namespace allrail::shm {
-
-struct SegmentHeader;  // header.hpp
 
 /// The first cause of death of a node: what set_abort() recorded.
 struct AbortRecord {
@@ -121,7 +120,9 @@ class NodeSegment {
   void set_late_rank(int rank) const noexcept;
   int late_rank() const noexcept;
 
-  SegmentHeader& header() const noexcept;
+  SegmentHeader& header() const noexcept {
+    return *std::launder(reinterpret_cast<SegmentHeader*>(base_ + kHeaderOffset));
+  }
 
  private:
   void adopt(std::shared_ptr<base::Mapping> mapping, const SegmentLayout& layout) noexcept;

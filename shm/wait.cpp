@@ -23,7 +23,6 @@ namespace {
 constexpr int kSpinsOnOwnCore = 256;
 constexpr int kYieldsOnOwnCore = 1'000;
 constexpr std::int64_t kLongYieldNs = 1'000'000;
-constexpr int kSpinsWhenOutnumbered = 4;
 constexpr int kYieldsWhenOutnumbered = 1'000;
 
 int membarrier(int command) noexcept {
@@ -68,8 +67,6 @@ WaitPolicy WaitPolicy::choose(bool outnumbered) noexcept {
   if (outnumbered) return {kSpinsWhenOutnumbered, kYieldsWhenOutnumbered};
   return {kSpinsOnOwnCore, kYieldsOnOwnCore};
 }
-
-bool WaitPolicy::has_own_core() const noexcept { return spins > kSpinsWhenOutnumbered; }
 
 Backoff::Backoff(const WaitPolicy& policy, SharedCore& core) noexcept
     : policy_(policy), core_(core) {

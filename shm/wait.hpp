@@ -25,6 +25,9 @@ inline void pause_processor() noexcept {
 #endif
 }
 
+/// A rank that shares its core looks no more often before it yields.
+inline constexpr int kSpinsWhenOutnumbered = 4;
+
 struct WaitPolicy {
   int spins = 0;   // looks with a pause between
   int yields = 0;  // looks with sched_yield(2) between
@@ -32,7 +35,7 @@ struct WaitPolicy {
   /// doing what it waits for.
   static WaitPolicy choose(bool outnumbered) noexcept;
   /// Whether it is for a rank with a core of its own.
-  bool has_own_core() const noexcept;
+  bool has_own_core() const noexcept { return spins > kSpinsWhenOutnumbered; }
 };
 
 /// Whether others want the core that this rank waits on: a yield takes long then. Cores that look

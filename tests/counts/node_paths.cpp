@@ -1,7 +1,9 @@
 // Ranks of one node as communicators of one process. The others start plans, which raise their
 // flags at once; rank 0 then makes the call that blocks.
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <span>
 
 #include <allrail/allrail.hpp>
 
@@ -22,6 +24,8 @@ class NodeJob {
     });
   }
   int size() const { return static_cast<int>(communicators_.size()); }
+  /// Something collective.
+  void as_ranks(const std::function<void(int rank)>& work) { run_as_ranks(size(), work); }
   Communicator& of(int rank) { return *communicators_[static_cast<std::size_t>(rank)]; }
 
  private:
@@ -29,30 +33,53 @@ class NodeJob {
 };
 
 struct Rank {
-  std::vector<std::byte> send, receive;
+  std::vector<std::byte> send_vector, receive_vector;
+  Buffer<std::byte> send_buffer, receive_buffer;
+  std::span<std::byte> send, receive;  // either the ones or the others
   std::optional<Plan> plan;
 };
 
+enum class Form { Allgather, IntoBuffers, Plan };
+
+std::string name_of(Form form) {
+  switch (form) {
+    case Form::Allgather:
+      return "allgather";
+    case Form::IntoBuffers:
+      return "allgather between Buffers";
+    case Form::Plan:
+      return "plan";
+  }
+  return "";
+}
+
 class NodePath final : public Path {
  public:
-  NodePath(std::shared_ptr<NodeJob> job, std::size_t bytes, bool by_plan)
+  NodePath(std::shared_ptr<NodeJob> job, std::size_t bytes, Form form)
       : job_(std::move(job)),
         bytes_(bytes),
-        by_plan_(by_plan),
+        form_(form),
         ranks_(static_cast<std::size_t>(job_->size())) {
+    if (form_ == Form::IntoBuffers) {
+      job_->as_ranks([this](int rank) { allocate(job_->of(rank), at(rank)); });
+    }
     for (int rank = 0; rank < job_->size(); ++rank) {
       Rank& one = at(rank);
-      one.send.resize(bytes_);
-      one.receive.resize(bytes_ * ranks_.size());
-      if (rank > 0 || by_plan_) {
+      if (form_ != Form::IntoBuffers) {
+        one.send_vector.resize(bytes_);
+        one.receive_vector.resize(bytes_ * ranks_.size());
+        one.send = one.send_vector;
+        one.receive = one.receive_vector;
+      }
+      if (rank > 0 || form_ == Form::Plan) {
         one.plan.emplace(job_->of(rank).plan_allgather(one.send, one.receive));
       }
     }
   }
 
   std::string name() const override {
-    return std::string(by_plan_ ? "plan" : "allgather") + ", " + std::to_string(ranks_.size()) +
-           " ranks of a node, " + std::to_string(bytes_) + " B";
+    return name_of(form_) + ", " + std::to_string(ranks_.size()) + " ranks of a node, " +
+           std::to_string(bytes_) + " B";
   }
 
   void enter() override {
@@ -66,7 +93,7 @@ class NodePath final : public Path {
 
   void call() override {
     Rank& mine = ranks_[0];
-    if (by_plan_) {
+    if (form_ == Form::Plan) {
       mine.plan->start();
       mine.plan->wait();
     } else {
@@ -80,6 +107,12 @@ class NodePath final : public Path {
   }
 
  private:
+  void allocate(Communicator& communicator, Rank& one) const {
+    one.send_buffer = communicator.allocate<std::byte>(bytes_);
+    one.receive_buffer = communicator.allocate<std::byte>(bytes_ * ranks_.size());
+    one.send = one.send_buffer;
+    one.receive = one.receive_buffer;
+  }
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   bool is_right(const Rank& one) const {
     for (std::size_t i = 0; i < one.receive.size(); ++i) {
@@ -90,7 +123,7 @@ class NodePath final : public Path {
 
   std::shared_ptr<NodeJob> job_;
   std::size_t bytes_;
-  bool by_plan_;
+  Form form_;
   int turn_ = 0;
   std::vector<Rank> ranks_;
 };
@@ -101,9 +134,10 @@ void add_node_paths(Paths& paths) {
   for (const int ranks : {2, 4}) {
     const auto job = std::make_shared<NodeJob>(ranks);
     for (const std::size_t bytes : {8, 64, 1024}) {
-      paths.push_back(std::make_unique<NodePath>(job, bytes, false));
+      paths.push_back(std::make_unique<NodePath>(job, bytes, Form::Allgather));
     }
-    paths.push_back(std::make_unique<NodePath>(job, 64, true));
+    paths.push_back(std::make_unique<NodePath>(job, 64, Form::IntoBuffers));
+    paths.push_back(std::make_unique<NodePath>(job, 64, Form::Plan));
   }
 }
 

@@ -214,7 +214,7 @@ int run_remap(const Arguments& arguments) {
   const auto bytes = static_cast<std::size_t>(arguments.number("bytes", 4 << 20));
   const std::string prefix = "rank " + std::to_string(communicator.rank());
   Gather gather(communicator, bytes);
-  Bytes send(bytes);
+  Bytes send(bytes), other(bytes);
   const int files[] = {make_file(ranks * bytes), make_file(ranks * bytes)};
 
   Span memory = map(files[0], ranks * bytes, nullptr);
@@ -237,10 +237,14 @@ int run_remap(const Arguments& arguments) {
 
   std::optional buffer(communicator.allocate<unsigned char>(ranks * bytes));
   unsigned char* const of_buffer = buffer->data();
-  gather.call(send, *buffer, "into a Buffer");
+  // The second time all arguments are as in the call before, and as in the one behind.
+  for (int turn = 0; turn < 2; ++turn) {
+    require(gather.call(other, *buffer, "into a Buffer") <= communicator.rail_statistics().size(),
+            communicator, "a Buffer was registered in a call");
+  }
   buffer.reset();
   memory = map(files[1], ranks * bytes, of_buffer);
-  require(gather.call(send, memory, "where a Buffer was") == first, communicator,
+  require(gather.call(other, memory, "where a Buffer was") == first, communicator,
           "memory where a Buffer was is not ordinary");
   ::munmap(of_buffer, memory.size());
   for (const int file : files) ::close(file);

@@ -3,6 +3,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -80,6 +81,26 @@ TEST_F(BufferTableTest, OneThatEndedIsOrdinaryAgainAndTheOthersAreNot) {
   EXPECT_EQ(table_->registered_bytes(), kBytes);
   EXPECT_EQ(table_->find({first, 1}), nullptr);
   EXPECT_NE(table_->find({second, 1}), nullptr);
+}
+
+TEST_F(BufferTableTest, WhatWasFoundHoldsUntilABufferComesOrGoes) {
+  std::uint64_t version = table_->version();
+  const auto has_changed = [&] { return std::exchange(version, table_->version()) != version; };
+  std::byte* const first = add();
+  EXPECT_TRUE(has_changed()) << "one has come";
+  std::byte* const second = add(false);
+  EXPECT_TRUE(has_changed()) << "another one has come";
+  table_->find({first, 1});
+  table_->remove(first + 1);  // not one that began there
+  EXPECT_FALSE(has_changed());
+  table_->remove(first);
+  EXPECT_TRUE(has_changed()) << "one has gone";
+  table_->remove(second);
+  EXPECT_TRUE(has_changed()) << "all have gone";
+  add();
+  version = table_->version();
+  table_->close();
+  EXPECT_TRUE(has_changed()) << "none is registered any more";
 }
 
 TEST_F(BufferTableTest, OneThatCouldNotBeRegisteredIsOrdinary) {
