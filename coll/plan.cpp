@@ -83,6 +83,12 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   // Every rank of a barrier between nodes takes part in what it spreads (coll/engine_pace.cpp).
   const bool spreads = request.operation == Operation::Barrier && roster.nodes() > 1;
   is_on_node_ = slices_ == 1 && !zero_copy_ && !spreads && coll::is_on_node(*first_);
+  const bool all_await_all =
+      request.operation == Operation::Barrier || request.operation == Operation::Allgather ||
+      request.operation == Operation::Allgatherv || request.operation == Operation::Alltoall;
+  if (roster.nodes() == 1 && slices_ == 1 && all_await_all && slot_bytes_ <= kMostSoonBytes) {
+    slot_turn_ = SlotTurn::Soon;
+  }
   if (slices_ == 1) recipe_.reset();
 }
 

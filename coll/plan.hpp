@@ -11,6 +11,7 @@
 #include "coll/roster.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/schedule/shape.hpp"
+#include "coll/slots.hpp"
 
 namespace allrail::coll {
 
@@ -93,6 +94,8 @@ class CallPlan {
   std::uint64_t most_awaited_bytes() const { return most_awaited_bytes_; }
   /// Slot bytes that a slice takes on the largest node: the same on all ranks.
   std::uint64_t slot_bytes() const { return slot_bytes_; }
+  /// The same on all ranks, too.
+  SlotTurn slot_turn() const { return slot_turn_; }
   /// Ranks of other nodes (and with flat algorithms of mine) that this plan talks to.
   const std::vector<int>& peers() const { return peers_; }
 
@@ -115,6 +118,7 @@ class CallPlan {
   std::uint64_t slices_ = 1;
   std::uint64_t slice_bytes_ = 0;
   std::uint64_t slot_bytes_ = 0;
+  SlotTurn slot_turn_ = SlotTurn::Late;
   std::shared_ptr<const schedule::Schedule> first_;
   std::vector<std::shared_ptr<const schedule::Schedule>> kept_;  // by slice, or empty
   std::vector<int> peers_;

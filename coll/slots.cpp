@@ -67,33 +67,25 @@ SlotRing::SlotRing(const SlotGeometry& geometry)
       most_in_one_slot_(geometry.most_in_one_slot()),
       last_call_(static_cast<std::size_t>(geometry.small_slots + geometry.large_slots), 0) {}
 
-SlotUse SlotRing::take(std::uint64_t bytes, std::uint64_t call) {
-  if (bytes > most_in_one_slot_) return take_more(bytes, call);
-  const int number = next_small_;
-  if (++next_small_ == geometry_.small_slots) next_small_ = 0;
-  return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
-}
-
-SlotUse SlotRing::take_more(std::uint64_t bytes, std::uint64_t call) {
-  if (bytes <= geometry_.most_in_small_ring()) return take_together(call);
+SlotUse SlotRing::take_more(std::uint64_t bytes, std::uint64_t call, SlotTurn turn) {
+  if (bytes <= geometry_.most_in_small_ring()) return take_together(call, turn);
   const int number = geometry_.small_slots + next_large_;
   if (++next_large_ == geometry_.large_slots) next_large_ = 0;
   return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
 }
 
 /// The call has the number and the flags of the first of them.
-SlotUse SlotRing::take_together(std::uint64_t call) {
+SlotUse SlotRing::take_together(std::uint64_t call, SlotTurn turn) {
   SlotUse use;
   use.number = (next_small_ + kTogether - 1) / kTogether * kTogether;
-  if (use.number + kTogether > geometry_.small_slots) use.number = 0;
+  if (use.number != next_small_) use.number = after(use.number, turn);
   for (int i = 0; i < kTogether; ++i) {
     const int number = use.number + i;
     std::uint64_t& last = last_call_[static_cast<std::size_t>(number)];
     use.previous_call = std::max(use.previous_call, last);
     last = call;
   }
-  next_small_ = use.number + kTogether;
-  if (next_small_ == geometry_.small_slots) next_small_ = 0;
+  next_small_ = after(use.number + kTogether, turn);
   return use;
 }
 

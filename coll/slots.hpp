@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shm/segment.hpp"
@@ -40,12 +41,25 @@ struct SlotUse {
   std::uint64_t previous_call = 0;  // must be done everywhere before this slot is written; 0: none
 };
 
+/// When a small slot has its next turn. `Late`: when all of them have had one, so that nobody has
+/// to wait for who is some calls behind. `Soon`: after a few calls, so that their memory stays in
+/// the caches; for calls in which nobody gets ahead of others.
+enum class SlotTurn { Late, Soon };
+/// Up to so many bytes of a call that is worth it: what the first-level cache holds, beside as much
+/// of the user's. Calls of 64 KiB and more take longer by it (docs/measured/findings.md).
+inline constexpr std::uint64_t kMostSoonBytes = 20ULL * 1024;
+
 class SlotRing {
  public:
   explicit SlotRing(const SlotGeometry& geometry);
   /// The slot of the next call. `bytes` are what it needs on the largest node: at most a large
   /// slot.
-  SlotUse take(std::uint64_t bytes, std::uint64_t call);
+  SlotUse take(std::uint64_t bytes, std::uint64_t call, SlotTurn turn = SlotTurn::Late) {
+    if (bytes > most_in_one_slot_) return take_more(bytes, call, turn);
+    const int number = next_small_;
+    next_small_ = after(number + 1, turn);
+    return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
+  }
   /// What `previous_call` will be of the next call if it needs one small slot.
   std::uint64_t next_small_needs() const {
     return last_call_[static_cast<std::size_t>(next_small_)];
@@ -53,8 +67,16 @@ class SlotRing {
   const SlotGeometry& geometry() const { return geometry_; }
 
  private:
-  SlotUse take_more(std::uint64_t bytes, std::uint64_t call);
-  SlotUse take_together(std::uint64_t call);
+  // Slots that have their turns soon are so many that lie together: two calls of four each.
+  static constexpr int kSoon = 8;
+
+  /// The small slot behind those that end at `next`.
+  int after(int next, SlotTurn turn) const {
+    if (turn == SlotTurn::Soon && next % kSoon == 0) return next - kSoon;
+    return next == geometry_.small_slots ? 0 : next;
+  }
+  SlotUse take_more(std::uint64_t bytes, std::uint64_t call, SlotTurn turn);
+  SlotUse take_together(std::uint64_t call, SlotTurn turn);
 
   SlotGeometry geometry_;
   std::uint64_t most_in_one_slot_;

@@ -51,6 +51,25 @@ TEST(SlotRing, ACallInBetweenWaitsForTheNewestOfItsFour) {
   }
 }
 
+TEST(SlotRing, CallsInWhichNobodyGetsAheadStayInAFewSlots) {
+  SlotRing ring(geometry_of_pages());
+  std::uint64_t call = 0;
+  while (call < 10) ring.take(8, ++call);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(ring.take(8, ++call, SlotTurn::Soon).number, 8 + (2 + i) % 8);
+  }
+  EXPECT_EQ(ring.take(8, 111).previous_call, 103U);
+  EXPECT_EQ(ring.take(8, 112, SlotTurn::Soon).number, 15);
+  EXPECT_EQ(ring.take(8, 113, SlotTurn::Soon).number, 8);
+  // Two in turn, of four each; others between them change nothing.
+  EXPECT_EQ(ring.take(20000, 114, SlotTurn::Soon).number, 12);
+  EXPECT_EQ(ring.take(20000, 115, SlotTurn::Soon).number, 8);
+  EXPECT_EQ(ring.take(8, 116, SlotTurn::Soon).number, 12);
+  EXPECT_EQ(ring.take(20000, 117, SlotTurn::Soon).number, 8);
+  EXPECT_EQ(ring.take(20000, 118).number, 12) << "a call that may be ahead goes on";
+  EXPECT_EQ(ring.take(20000, 119).number, 16);
+}
+
 /// Whatever calls come: who writes where another call's bytes or flags are waits for that call.
 TEST(SlotRing, NoCallOverwritesOneThatItDoesNotWaitFor) {
   const SlotGeometry geometry = geometry_of_pages();
@@ -65,7 +84,8 @@ TEST(SlotRing, NoCallOverwritesOneThatItDoesNotWaitFor) {
     std::vector<Used> used;
     for (std::uint64_t call = 1; call <= 400; ++call) {
       const std::uint64_t bytes = 1 + random() % (std::uint64_t{1} << (1 + random() % 20));
-      const SlotUse use = ring.take(bytes, call);
+      const SlotTurn turn = random() % 2 == 0 ? SlotTurn::Soon : SlotTurn::Late;
+      const SlotUse use = ring.take(bytes, call, turn);
       const bool is_small = use.number < geometry.small_slots;
       const auto number = static_cast<std::uint64_t>(use.number);
       const std::uint64_t begin =
