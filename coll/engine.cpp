@@ -72,7 +72,7 @@ inline SliceIdentity Engine::next_identity(const CallPlan& plan, std::uint64_t p
   // A difference in a call where nobody could see it shows in the next one.
   identity.stamp = history_ = mix(plan.hash() ^ communicator_ ^ history_, identity.number);
   identity.flag_stamp = place == 0 ? identity.stamp : mix(identity.stamp, place);
-  identity.slot = slots_.take(plan.slot_bytes(), identity.number, plan.slot_turn());
+  identity.slot = slots_.take(plan.slot_bytes(), identity.number, plan.slot_order());
   needed_ = identity.slot.previous_call;
   shm::RankLine& line = team_.segment->line(team_.local_rank);
   // The time of entry is filled in when the wait gets long: most calls need no clock.

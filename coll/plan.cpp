@@ -83,16 +83,21 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   // Every rank of a barrier between nodes takes part in what it spreads (coll/engine_pace.cpp).
   const bool spreads = request.operation == Operation::Barrier && roster.nodes() > 1;
   is_on_node_ = slices_ == 1 && !zero_copy_ && !spreads && coll::is_on_node(*first_);
-  const bool all_await_all =
-      request.operation == Operation::Barrier || request.operation == Operation::Allgather ||
-      request.operation == Operation::Allgatherv || request.operation == Operation::Alltoall;
-  if (roster.nodes() == 1 && slices_ == 1 && all_await_all && slot_bytes_ <= kMostSoonBytes) {
-    slot_turn_ = SlotTurn::Soon;
-  }
+  slot_order_ = choose_order(roster, limits);
   if (slices_ == 1) recipe_.reset();
 }
 
 CallPlan::~CallPlan() = default;
+
+/// Between nodes the counts of done calls that travel decide how soon a slot may be used again.
+SlotOrder CallPlan::choose_order(const Roster& roster, const PlanLimits& limits) const {
+  if (roster.nodes() > 1 || slices_ > 1) return SlotOrder::Ring;
+  const Operation operation = description_.operation;
+  const bool all_await_all = operation == Operation::Barrier || operation == Operation::Allgather ||
+                             operation == Operation::Allgatherv || operation == Operation::Alltoall;
+  if (slot_bytes_ <= kMostNearBytes) return all_await_all ? SlotOrder::Near : SlotOrder::Ring;
+  return limits.shares_cores ? SlotOrder::Ring : SlotOrder::Far;
+}
 
 void CallPlan::choose_slices(const Roster& roster, const PlanLimits& limits) {
   const std::uint64_t block = description_.bytes;

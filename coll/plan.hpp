@@ -52,6 +52,7 @@ struct PlanLimits {
   std::uint64_t segment_bytes = 0;  // of a broadcast's pipeline; 0: chosen
   // On a single node, the largest block into a NodeBuffer that one rank copies for all; 0: none.
   std::uint64_t once_bytes = 0;
+  bool shares_cores = false;  // on a single node: ranks outnumber cores
 };
 
 class Recipe;
@@ -95,7 +96,7 @@ class CallPlan {
   /// Slot bytes that a slice takes on the largest node: the same on all ranks.
   std::uint64_t slot_bytes() const { return slot_bytes_; }
   /// The same on all ranks, too.
-  SlotTurn slot_turn() const { return slot_turn_; }
+  SlotOrder slot_order() const { return slot_order_; }
   /// Ranks of other nodes (and with flat algorithms of mine) that this plan talks to.
   const std::vector<int>& peers() const { return peers_; }
 
@@ -103,6 +104,7 @@ class CallPlan {
   /// Whether two slices have the same schedule.
   bool are_alike(std::uint64_t slice, std::uint64_t other) const;
   schedule::Schedule make_schedule(std::uint64_t slice) const;
+  SlotOrder choose_order(const Roster& roster, const PlanLimits& limits) const;
   void choose_slices(const Roster& roster, const PlanLimits& limits);
 
   // Gone where there is one slice: a later one is made of sizes of all ranks.
@@ -118,7 +120,7 @@ class CallPlan {
   std::uint64_t slices_ = 1;
   std::uint64_t slice_bytes_ = 0;
   std::uint64_t slot_bytes_ = 0;
-  SlotTurn slot_turn_ = SlotTurn::Late;
+  SlotOrder slot_order_ = SlotOrder::Ring;
   std::shared_ptr<const schedule::Schedule> first_;
   std::vector<std::shared_ptr<const schedule::Schedule>> kept_;  // by slice, or empty
   std::vector<int> peers_;

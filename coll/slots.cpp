@@ -67,25 +67,30 @@ SlotRing::SlotRing(const SlotGeometry& geometry)
       most_in_one_slot_(geometry.most_in_one_slot()),
       last_call_(static_cast<std::size_t>(geometry.small_slots + geometry.large_slots), 0) {}
 
-SlotUse SlotRing::take_more(std::uint64_t bytes, std::uint64_t call, SlotTurn turn) {
-  if (bytes <= geometry_.most_in_small_ring()) return take_together(call, turn);
+SlotUse SlotRing::take_more(std::uint64_t bytes, std::uint64_t call, SlotOrder order) {
+  if (order == SlotOrder::Far && bytes <= geometry_.small_slot_bytes) return take_one(call, order);
+  if (bytes <= geometry_.most_in_small_ring()) return take_together(call, order);
   const int number = geometry_.small_slots + next_large_;
   if (++next_large_ == geometry_.large_slots) next_large_ = 0;
   return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
 }
 
 /// The call has the number and the flags of the first of them.
-SlotUse SlotRing::take_together(std::uint64_t call, SlotTurn turn) {
+SlotUse SlotRing::take_together(std::uint64_t call, SlotOrder order) {
+  const bool is_near = order == SlotOrder::Near;
+  const int slots = is_near ? kNear : geometry_.small_slots;
+  int& next = is_near ? next_near_ : next_small_;
   SlotUse use;
-  use.number = (next_small_ + kTogether - 1) / kTogether * kTogether;
-  if (use.number != next_small_) use.number = after(use.number, turn);
+  use.number = (next + kTogether - 1) / kTogether * kTogether;
+  if (use.number + kTogether > slots) use.number = 0;
   for (int i = 0; i < kTogether; ++i) {
     const int number = use.number + i;
     std::uint64_t& last = last_call_[static_cast<std::size_t>(number)];
     use.previous_call = std::max(use.previous_call, last);
     last = call;
   }
-  next_small_ = after(use.number + kTogether, turn);
+  next = use.number + kTogether;
+  if (next == slots) next = 0;
   return use;
 }
 

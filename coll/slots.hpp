@@ -41,24 +41,27 @@ struct SlotUse {
   std::uint64_t previous_call = 0;  // must be done everywhere before this slot is written; 0: none
 };
 
-/// When a small slot has its next turn. `Late`: when all of them have had one, so that nobody has
-/// to wait for who is some calls behind. `Soon`: after a few calls, so that their memory stays in
-/// the caches; for calls in which nobody gets ahead of others.
-enum class SlotTurn { Late, Soon };
-/// Up to so many bytes of a call that is worth it: what the first-level cache holds, beside as much
-/// of the user's. Calls of 64 KiB and more take longer by it (docs/measured/findings.md).
-inline constexpr std::uint64_t kMostSoonBytes = 20ULL * 1024;
+/// Which of the small slots a call takes (docs/decisions/0026).
+enum class SlotOrder {
+  Ring,  // one after the other, so that nobody has to wait for who is some calls behind
+  // A few in turn, so that their memory stays in the first-level caches. For calls in which nobody
+  // gets ahead of others; they leave the ring where it is.
+  Near,
+  // As Ring, but a call that fits into one slot takes no more: so many calls lie between two that
+  // use the same memory that no second-level cache holds it any more.
+  Far,
+};
+/// Near is for calls of up to so many bytes: what a first-level cache holds beside the user's.
+inline constexpr std::uint64_t kMostNearBytes = 20ULL * 1024;
 
 class SlotRing {
  public:
   explicit SlotRing(const SlotGeometry& geometry);
   /// The slot of the next call. `bytes` are what it needs on the largest node: at most a large
   /// slot.
-  SlotUse take(std::uint64_t bytes, std::uint64_t call, SlotTurn turn = SlotTurn::Late) {
-    if (bytes > most_in_one_slot_) return take_more(bytes, call, turn);
-    const int number = next_small_;
-    next_small_ = after(number + 1, turn);
-    return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
+  SlotUse take(std::uint64_t bytes, std::uint64_t call, SlotOrder order = SlotOrder::Ring) {
+    if (bytes > most_in_one_slot_) return take_more(bytes, call, order);
+    return take_one(call, order);
   }
   /// What `previous_call` will be of the next call if it needs one small slot.
   std::uint64_t next_small_needs() const {
@@ -67,20 +70,23 @@ class SlotRing {
   const SlotGeometry& geometry() const { return geometry_; }
 
  private:
-  // Slots that have their turns soon are so many that lie together: two calls of four each.
-  static constexpr int kSoon = 8;
+  // Near calls have so many: two calls of four each.
+  static constexpr int kNear = 8;
 
-  /// The small slot behind those that end at `next`.
-  int after(int next, SlotTurn turn) const {
-    if (turn == SlotTurn::Soon && next % kSoon == 0) return next - kSoon;
-    return next == geometry_.small_slots ? 0 : next;
+  SlotUse take_one(std::uint64_t call, SlotOrder order) {
+    const bool is_near = order == SlotOrder::Near;
+    int& next = is_near ? next_near_ : next_small_;
+    const int number = next;
+    if (++next == (is_near ? kNear : geometry_.small_slots)) next = 0;
+    return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
   }
-  SlotUse take_more(std::uint64_t bytes, std::uint64_t call, SlotTurn turn);
-  SlotUse take_together(std::uint64_t call, SlotTurn turn);
+  SlotUse take_more(std::uint64_t bytes, std::uint64_t call, SlotOrder order);
+  SlotUse take_together(std::uint64_t call, SlotOrder order);
 
   SlotGeometry geometry_;
   std::uint64_t most_in_one_slot_;
   int next_small_ = 0;
+  int next_near_ = 0;
   int next_large_ = 0;
   std::vector<std::uint64_t> last_call_;
 };

@@ -1,6 +1,7 @@
 #include "coll/slots.hpp"
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <vector>
 
@@ -56,18 +57,31 @@ TEST(SlotRing, CallsInWhichNobodyGetsAheadStayInAFewSlots) {
   std::uint64_t call = 0;
   while (call < 10) ring.take(8, ++call);
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(ring.take(8, ++call, SlotTurn::Soon).number, 8 + (2 + i) % 8);
+    EXPECT_EQ(ring.take(8, ++call, SlotOrder::Near).number, i % 8);
   }
-  EXPECT_EQ(ring.take(8, 111).previous_call, 103U);
-  EXPECT_EQ(ring.take(8, 112, SlotTurn::Soon).number, 15);
-  EXPECT_EQ(ring.take(8, 113, SlotTurn::Soon).number, 8);
   // Two in turn, of four each; others between them change nothing.
-  EXPECT_EQ(ring.take(20000, 114, SlotTurn::Soon).number, 12);
-  EXPECT_EQ(ring.take(20000, 115, SlotTurn::Soon).number, 8);
-  EXPECT_EQ(ring.take(8, 116, SlotTurn::Soon).number, 12);
-  EXPECT_EQ(ring.take(20000, 117, SlotTurn::Soon).number, 8);
-  EXPECT_EQ(ring.take(20000, 118).number, 12) << "a call that may be ahead goes on";
-  EXPECT_EQ(ring.take(20000, 119).number, 16);
+  EXPECT_EQ(ring.take(20000, ++call, SlotOrder::Near).number, 4);
+  EXPECT_EQ(ring.take(20000, ++call, SlotOrder::Near).number, 0);
+  EXPECT_EQ(ring.take(8, ++call, SlotOrder::Near).number, 4);
+  EXPECT_EQ(ring.take(20000, ++call, SlotOrder::Near).number, 0);
+  EXPECT_EQ(ring.take(8, ++call, SlotOrder::Near).previous_call, 113U);
+  EXPECT_EQ(ring.take(8, ++call).number, 10) << "the ring is where it was";
+}
+
+TEST(SlotRing, CallsThatGoFarTakeOneSlotEachWhereTheyFit) {
+  SlotRing ring(geometry_of_pages());
+  std::uint64_t call = 0;
+  for (int i = 0; i < 129; ++i) {
+    ring.take(0, ++call, SlotOrder::Near);  // a barrier before each
+    const SlotUse use = ring.take(16384, ++call, SlotOrder::Far);
+    EXPECT_EQ(use.number, i % 64);
+    if (i >= 72 && i < 128) {
+      EXPECT_EQ(use.previous_call, call - 128) << "64 of both kinds ago";
+    }
+  }
+  EXPECT_EQ(ring.take(16385, ++call, SlotOrder::Far).number, 4) << "four, behind slot 0";
+  EXPECT_EQ(ring.take(16385, ++call, SlotOrder::Far).number, 8);
+  EXPECT_EQ(ring.take((64 << 10) + 1, ++call, SlotOrder::Far).number, 64) << "the first large one";
 }
 
 /// Whatever calls come: who writes where another call's bytes or flags are waits for that call.
@@ -84,8 +98,9 @@ TEST(SlotRing, NoCallOverwritesOneThatItDoesNotWaitFor) {
     std::vector<Used> used;
     for (std::uint64_t call = 1; call <= 400; ++call) {
       const std::uint64_t bytes = 1 + random() % (std::uint64_t{1} << (1 + random() % 20));
-      const SlotTurn turn = random() % 2 == 0 ? SlotTurn::Soon : SlotTurn::Late;
-      const SlotUse use = ring.take(bytes, call, turn);
+      const SlotOrder order =
+          std::array{SlotOrder::Ring, SlotOrder::Near, SlotOrder::Far}[random() % 3];
+      const SlotUse use = ring.take(bytes, call, order);
       const bool is_small = use.number < geometry.small_slots;
       const auto number = static_cast<std::uint64_t>(use.number);
       const std::uint64_t begin =
