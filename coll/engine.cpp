@@ -1,10 +1,18 @@
 #include "coll/engine.hpp"
 
+#include <algorithm>
+
 #include "coll/engine_group.hpp"
 #include "lib/base/error.hpp"
 #include "shm/progress.hpp"
 
 namespace allrail::coll {
+namespace {
+
+// A rank that shares its core finds what it waits for after one or two, if nobody is late.
+constexpr int kWalkYields = 8;
+
+}  // namespace
 
 Engine::Engine(const Team& team, const SlotGeometry& geometry, std::uint64_t communicator,
                std::uint64_t registered_bytes)
@@ -44,20 +52,25 @@ void Engine::run(const CallPlan& plan, const Buffers& buffers, base::Deadline de
   if (blocking_.state != CallRun::State::Ended) wait(blocking_);
 }
 
-/// Makes a call past the queue. False: it has to wait longer than a rank with a core of its own
-/// looks at a flag, or ranks differ. Then blocking_ says how far it came.
+/// Between nodes a rank waits for longer than it looks.
+inline shm::ShortWait Engine::wait_of_walk() {
+  if (team_.fabric != nullptr) return {0, 0, core_};
+  const shm::WaitPolicy& policy = team_.wait_policy;
+  const bool has_core = policy.has_own_core() && !core_.is_likely();
+  return {has_core ? policy.spins : 0, std::min(policy.yields, kWalkYields), core_};
+}
+
+/// Makes a call past the queue. False: it has to wait for longer than some looks and yields, or
+/// ranks differ. Then blocking_ says how far it came.
 bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
   SliceIdentity& identity = blocking_.walked;
   identity = next_identity(plan, buffers.place);
   last_root_ = -1;
   blocking_.walked_steps = 0;
   if (!done_counts_.my_node_is_done(identity.slot.previous_call)) return false;
-  // Between nodes a rank waits for longer than it looks.
-  const bool looks_again =
-      team_.fabric == nullptr && team_.wait_policy.has_own_core() && !core_.is_likely();
-  blocking_.walked_steps =
-      walk_on_node(team_, done_counts_, {plan.first(), buffers.send, buffers.receive, identity},
-                   looks_again ? team_.wait_policy.spins : 0);
+  shm::ShortWait wait = wait_of_walk();
+  blocking_.walked_steps = walk_on_node(
+      team_, done_counts_, {plan.first(), buffers.send, buffers.receive, identity}, wait);
   if (blocking_.walked_steps < plan.first().steps.size()) return false;
   ++slices_ended_;
   waiting_since_ns_ = next_warning_ns_ = 0;

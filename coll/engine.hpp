@@ -96,6 +96,7 @@ class Engine {
   static constexpr int kMaxActive = 3;  // slices under way at once: a large slot less
 
   // engine.cpp
+  shm::ShortWait wait_of_walk();
   bool walk(const CallPlan& plan, const Buffers& buffers);
   SliceIdentity next_identity(const CallPlan& plan, std::uint64_t place);
   void begin_slices();

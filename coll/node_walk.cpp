@@ -14,12 +14,11 @@ namespace {
 using schedule::Step;
 using schedule::StepKind;
 
-inline bool comes(const shm::Flag& flag, std::uint64_t value, int looks) noexcept {
-  for (; looks > 0; --looks) {
-    if (shm::reached(flag, value)) return true;
-    shm::pause_processor();
+inline bool comes(const shm::Flag& flag, std::uint64_t value, shm::ShortWait& wait) noexcept {
+  while (!shm::reached(flag, value)) {
+    if (!wait.pass()) return false;
   }
-  return shm::reached(flag, value);
+  return true;
 }
 
 /// By Memory.
@@ -43,7 +42,7 @@ using Memories = std::array<std::byte*, 4>;
 
 /// False where another rank is at it for longer than this one looks. Not inline, and with memories
 /// of its own: the walk of calls without such a step is a matter of instructions.
-[[gnu::noinline]] bool once(const Team& team, const NodeCall& call, int looks) noexcept {
+[[gnu::noinline]] bool once(const Team& team, const NodeCall& call, shm::ShortWait& wait) noexcept {
   const shm::NodeSegment& segment = *team.segment;
   const std::uint64_t number = call.identity.number;
   shm::OnceWord& word = segment.once(call.identity.slot.number);
@@ -54,8 +53,7 @@ using Memories = std::array<std::byte*, 4>;
     shm::finish_once(segment, word, number);
     return true;
   }
-  for (; turn == shm::OnceTurn::Other && looks > 0; --looks) {
-    shm::pause_processor();
+  while (turn == shm::OnceTurn::Other && wait.pass()) {
     turn = shm::take_once(word, number, team.local_rank);
   }
   return turn == shm::OnceTurn::Done;
@@ -71,7 +69,7 @@ bool is_on_node(const schedule::Schedule& schedule) noexcept {
 }
 
 std::size_t walk_on_node(const Team& team, DoneCounts& done_counts, const NodeCall& call,
-                         int looks) noexcept {
+                         shm::ShortWait& wait) noexcept {
   const shm::NodeSegment& segment = *team.segment;
   const int slot = call.identity.slot.number;
   const shm::Flag* const flags = &segment.flag(slot, 0);
@@ -90,13 +88,13 @@ std::size_t walk_on_node(const Team& team, DoneCounts& done_counts, const NodeCa
                  done_counts.mine());
     } else if (step.kind == StepKind::AwaitLocal) {
       const shm::Flag& flag = flags[step.peer];
-      if (!comes(flag, first_value | step.stage, looks)) break;
+      if (!comes(flag, first_value | step.stage, wait)) break;
       // The engine's walk says how the calls differ.
       if (flag.stamp.load(std::memory_order_relaxed) != call.identity.flag_stamp) break;
       done_counts.note_local(step.peer, flag.done.load(std::memory_order_relaxed));
     } else {
       // The last step of such a call; were there more, the engine would make them.
-      if (once(team, call, looks)) ++next;
+      if (once(team, call, wait)) ++next;
       break;
     }
   }

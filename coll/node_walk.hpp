@@ -9,6 +9,7 @@
 
 #include "coll/schedule/schedule.hpp"
 #include "coll/slots.hpp"
+#include "shm/wait.hpp"
 
 namespace allrail::coll {
 
@@ -33,9 +34,9 @@ struct NodeCall {
 /// Whether walk_on_node() knows all of its steps.
 bool is_on_node(const schedule::Schedule& schedule) noexcept;
 
-/// Walks until a flag is not raised, or is not of this call, when it was looked at `looks` times
-/// and once more; the slot is free. Returns how many steps are done.
+/// Walks until a flag is not of this call, or not raised when `wait` is over; the slot is free.
+/// Returns how many steps are done.
 std::size_t walk_on_node(const Team& team, DoneCounts& done_counts, const NodeCall& call,
-                         int looks) noexcept;
+                         shm::ShortWait& wait) noexcept;
 
 }  // namespace allrail::coll

@@ -64,8 +64,17 @@ void futex_wake(std::atomic<std::uint32_t>& word) noexcept {
 }  // namespace
 
 WaitPolicy WaitPolicy::choose(bool outnumbered) noexcept {
-  if (outnumbered) return {kSpinsWhenOutnumbered, kYieldsWhenOutnumbered};
+  // What is awaited needs the core: one look is enough.
+  if (outnumbered) return {0, kYieldsWhenOutnumbered};
   return {kSpinsOnOwnCore, kYieldsOnOwnCore};
+}
+
+bool yield_core(SharedCore& core) noexcept {
+  const std::int64_t before_ns = base::now_ns();
+  ::sched_yield();
+  const std::int64_t took_ns = base::now_ns() - before_ns;
+  core.yielded(took_ns);
+  return took_ns <= kLongYieldNs;
 }
 
 Backoff::Backoff(const WaitPolicy& policy, SharedCore& core) noexcept
@@ -81,13 +90,7 @@ bool Backoff::pause() noexcept {
   }
   if (count <
       static_cast<std::uint32_t>(policy_.spins) + static_cast<std::uint32_t>(policy_.yields)) {
-    const std::int64_t before_ns = base::now_ns();
-    ::sched_yield();
-    // Another program has the core: each further yield would give it a whole time slice, while a
-    // sleeper that is woken runs at once.
-    const std::int64_t took_ns = base::now_ns() - before_ns;
-    core_.yielded(took_ns);
-    if (took_ns > kLongYieldNs) {
+    if (!yield_core(core_)) {
       count_ =
           static_cast<std::uint32_t>(policy_.spins) + static_cast<std::uint32_t>(policy_.yields);
     }

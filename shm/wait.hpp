@@ -59,6 +59,32 @@ class SharedCore {
   int remembered_ = 0;
 };
 
+/// Yields once. False: another program had the core, and each further yield would give it a whole
+/// time slice, while a sleeper that is woken runs at once.
+bool yield_core(SharedCore& core) noexcept;
+
+/// A wait that is given up soon: `while (!ready()) if (!wait.pass()) return;`.
+class ShortWait {
+ public:
+  ShortWait(int spins, int yields, SharedCore& core) noexcept
+      : core_(core), spins_(spins), yields_(yields) {}
+  /// Passes a moment; false: the wait is long, or would be.
+  bool pass() noexcept {
+    if (spins_-- > 0) {
+      pause_processor();
+      return true;
+    }
+    if (yields_-- > 0 && yield_core(core_)) return true;
+    yields_ = 0;
+    return false;
+  }
+
+ private:
+  SharedCore& core_;
+  int spins_;
+  int yields_;
+};
+
 /// One wait. `while (!ready()) if (backoff.pause()) sleep_until(...)`.
 class Backoff {
  public:

@@ -191,9 +191,15 @@ TEST(NodeWalk, RanksWithCoresOfTheirOwn) {
   }
 }
 
-TEST(NodeWalk, RanksThatOutnumberCoresStopAtEveryFlagThatIsNotRaised) {
+TEST(NodeWalk, RanksThatOutnumberCoresYieldAtEveryFlagThatIsNotRaised) {
   for (int count = 2; count <= 5; ++count) {
     run_all(count, shm::WaitPolicy::choose(true), 10U + static_cast<unsigned>(count));
+  }
+}
+
+TEST(NodeWalk, RanksThatDoNotYieldStopAtEveryFlagThatIsNotRaised) {
+  for (int count = 2; count <= 5; ++count) {
+    run_all(count, shm::WaitPolicy{}, 20U + static_cast<unsigned>(count));
   }
 }
 

@@ -191,6 +191,17 @@ TEST(BackoffTest, spins_then_yields_then_asks_to_sleep) {
   EXPECT_FALSE(backoff.pause());
 }
 
+TEST(ShortWaitTest, spins_then_yields_and_is_over) {
+  SharedCore core;
+  ShortWait wait(3, 2, core);
+  int moments = 0;
+  while (moments < 100 && wait.pass()) ++moments;
+  EXPECT_GE(moments, 3) << "a yield that took long ends it";
+  EXPECT_LE(moments, 5);
+  EXPECT_FALSE(wait.pass());
+  EXPECT_FALSE(ShortWait(0, 0, core).pass());
+}
+
 TEST(BackoffTest, one_long_yield_shortens_the_spins_of_many_waits) {
   SharedCore core;
   EXPECT_FALSE(core.is_likely());
