@@ -135,7 +135,7 @@ inline constexpr std::uint64_t kAdapterWindowBytes = 1U << 20;
 inline constexpr std::uint64_t kLeastWindowBytes = 64U << 10;
 /// At least so much where chunks leave the host at once: nothing queues on the way, and who has
 /// room for so much need not be told of each of a few puts.
-inline constexpr std::uint64_t kFastWindowBytes = 512U << 10;
+inline constexpr std::uint64_t kFastWindowBytes = 768U << 10;
 std::uint64_t link_window_bytes(std::uint32_t chunk_bytes, double bytes_per_second,
                                 std::int64_t round_trip_ns, std::int64_t resend_after_ns);
 
