@@ -13,7 +13,6 @@
 
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
-#include "transport/striping.hpp"
 #include "transport/tcp/buffer.hpp"
 #include "transport/tcp/tcp_rail_state.hpp"
 
@@ -26,28 +25,11 @@ constexpr std::size_t kInlineBytes = 1024;
 constexpr std::size_t kFramesPerSend = 32;
 /// Reads per link and poll(), so that one busy link does not starve the others.
 constexpr int kReadsPerPoll = 8;
-/// An explicit acknowledgement is sent when this much has come without a frame going back.
-constexpr std::uint32_t kUntoldChunks = 16;
-constexpr std::uint32_t kUntoldBytes = kMeasuredChunkBytes;
-/// Puts that do not ask answer each other: most are acknowledged by the next one that goes back.
-/// Those that are not must be before they fill their sender's room, which is 256 KiB at least, and
-/// while there are slots left to put out of: four large ones are told in any case.
-constexpr std::uint32_t kUnaskedShare = 16;
-constexpr std::uint32_t kMostUnasked = kUntoldBytes / 4;
-static_assert(std::uint64_t{kUntoldBytes} * kUnaskedShare <= kMinWindowBytes / 2);
-constexpr std::int64_t kUntoldNs = 300'000;
 /// With more links than this, one epoll_wait() is cheaper than asking every socket.
 constexpr std::size_t kDirectLinks = 2;
 /// How often poll() looks after everything that is not data.
 constexpr std::int64_t kServiceIntervalNs = 1'000'000;
 constexpr int kPollsPerClock = 8;
-
-/// What a chunk counts towards kUntoldBytes.
-std::uint32_t untold_bytes_of(const FrameHeader& chunk) {
-  if (chunk.bulk != 0) return chunk.bytes;
-  const std::uint32_t unasked = chunk.bytes / kUnaskedShare;
-  return chunk.bytes > kMinWindowBytes / 2 ? unasked : std::min(unasked, kMostUnasked);
-}
 
 }  // namespace
 
@@ -83,9 +65,7 @@ class TcpRail::Receiver final : public FrameSink {
 
   void chunk_ends(const FrameHeader& header, bool written) override {
     Stream& stream = *link_.stream;
-    if (stream.chunks_untold() == 0) ++rail_.untold_links_;
-    ++stream.chunks_received;
-    stream.bytes_untold += untold_bytes_of(header);
+    rail_.note_chunk(stream, header);
     stream.last_chunk_bytes = header.bytes;
     if (written) {
       events_.chunk_arrived(rail_.index(), link_.peer, header.immediate, header.bytes);
@@ -269,55 +249,6 @@ void TcpRail::send_failed(TcpLink& link, int error_number) {
   doom(link, fmt::format("the connection broke while sending: {}", base::errno_text(error_number)));
 }
 
-void TcpRail::told(Stream& stream, std::uint32_t received) {
-  if (stream.chunks_untold() == 0) return;
-  stream.chunks_told = received;
-  // Chunks that came since then wait from now on; their bytes were few.
-  stream.bytes_untold = 0;
-  stream.untold_since_ns = 0;
-  if (stream.chunks_untold() == 0) --untold_links_;
-}
-
-void TcpRail::send_acknowledgement(TcpLink& link) {
-  if (!link.doom.empty()) return;
-  // Queued frames will carry it.
-  if (!link.stream->queue.empty()) return flush(link);
-  (void)send_frame(link, FrameHeader(), nullptr);
-}
-
-void TcpRail::flush_acknowledgements() {
-  if (untold_links_ == 0) return;
-  for (TcpLink* link : up_) {
-    if (link->stream->chunks_untold() != 0) send_acknowledgement(*link);
-  }
-}
-
-void TcpRail::check_acknowledgements() {
-  const std::int64_t now_ns = base::now_ns();
-  for (TcpLink* link : up_) {
-    Stream& stream = *link->stream;
-    if (stream.chunks_untold() == 0) continue;
-    if (stream.untold_since_ns == 0) {
-      stream.untold_since_ns = now_ns;
-    } else if (now_ns - stream.untold_since_ns > kUntoldNs) {
-      send_acknowledgement(*link);
-    }
-  }
-}
-
-void TcpRail::look_at_segments(TcpLink& link, bool received) {
-  SegmentAcknowledgements& acknowledgements = link.stream->acknowledgements;
-  if (!received && !acknowledgements.are_withheld()) return;
-  const bool were_withheld = acknowledgements.are_withheld();
-  if (received) {
-    acknowledgements.note_read(link.fd.get(), link.stream->peer_coalesces);
-  } else {
-    acknowledgements.note_wait(link.fd.get());
-  }
-  withheld_links_ +=
-      static_cast<int>(acknowledgements.are_withheld()) - static_cast<int>(were_withheld);
-}
-
 bool TcpRail::receive(TcpLink& link, RailEvents& events) {
   Stream& stream = *link.stream;
   FrameReader& reader = stream.reader;
@@ -364,9 +295,7 @@ bool TcpRail::receive(TcpLink& link, RailEvents& events) {
     // Less than asked for: the socket is empty, and asking again would only cost a call.
     if (count < target.size() + buffer_bytes) break;
   }
-  if (stream.chunks_untold() >= kUntoldChunks || stream.bytes_untold >= kUntoldBytes) {
-    send_acknowledgement(link);
-  }
+  if (is_much_untold(stream)) send_acknowledgement(link);
   look_at_segments(link, any);
   return any;
 }

@@ -119,11 +119,15 @@ class TcpRail final : public Rail {
   void flush(TcpLink& link);
   void advance_queue(Stream& stream, std::size_t sent_bytes);
   void send_failed(TcpLink& link, int error_number);
-  void send_acknowledgement(TcpLink& link);
+  bool receive(TcpLink& link, RailEvents& events);
+
+  // acknowledgements.cpp
+  void note_chunk(Stream& stream, const FrameHeader& chunk);
+  static bool is_much_untold(const Stream& stream);
   void told(Stream& stream, std::uint32_t received);
+  void send_acknowledgement(TcpLink& link);
   void check_acknowledgements();
   void look_at_segments(TcpLink& link, bool received);
-  bool receive(TcpLink& link, RailEvents& events);
 
   TcpRailOptions options_;
   RailPlace place_;
