@@ -71,7 +71,10 @@ bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
   shm::ShortWait wait = wait_of_walk();
   blocking_.walked_steps = walk_on_node(
       team_, done_counts_, {plan.first(), buffers.send, buffers.receive, identity}, wait);
-  if (blocking_.walked_steps < plan.first().steps.size()) return false;
+  if (blocking_.walked_steps < plan.first().steps.size()) {
+    walk_took_long_ = wait.took_long();
+    return false;
+  }
   ++slices_ended_;
   waiting_since_ns_ = next_warning_ns_ = 0;
   done_counts_.finished(identity.number);

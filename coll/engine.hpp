@@ -169,8 +169,9 @@ class Engine {
   std::int64_t next_slow_check_ns_ = 0;
   std::int64_t next_warning_ns_ = 0;
   shm::SharedCore core_;
-  int glances_ = 0;       // looks at one link since the last look at all
-  bool checked_ = false;  // this wait has made a slow check
+  bool walk_took_long_ = false;  // the last one that was not walked to its end, in its yields
+  int glances_ = 0;              // looks at one link since the last look at all
+  bool checked_ = false;         // this wait has made a slow check
   bool dead_ = false;
   bool told_ = false;  // the first cause was thrown at the user
   shm::AbortRecord first_cause_;

@@ -1,4 +1,6 @@
 // Waiting for a call, and what is looked after meanwhile.
+#include <utility>
+
 #include "coll/engine.hpp"
 #include "coll/engine_group.hpp"
 #include "lib/base/error.hpp"
@@ -91,6 +93,7 @@ void Engine::wait_for(const CallRun& call) {
     const std::uint64_t slices_ended = slices_ended_;
     const bool rails = uses_rails();
     shm::Backoff backoff(rails ? kRailWait : team_.wait_policy, core_);
+    if (std::exchange(walk_took_long_, false)) backoff.tire();
     waiting_since_ns_ = 0;
     checked_ = false;
     while (slices_ended == slices_ended_) {

@@ -15,10 +15,14 @@ using schedule::Step;
 using schedule::StepKind;
 
 inline bool comes(const shm::Flag& flag, std::uint64_t value, shm::ShortWait& wait) noexcept {
-  while (!shm::reached(flag, value)) {
-    if (!wait.pass()) return false;
+  if (shm::reached(flag, value)) return true;
+  wait.renew_spins();
+  bool goes_on = true;
+  while (goes_on) {
+    goes_on = wait.pass();
+    if (shm::reached(flag, value)) return true;
   }
-  return true;
+  return false;
 }
 
 /// By Memory.
@@ -53,7 +57,9 @@ using Memories = std::array<std::byte*, 4>;
     shm::finish_once(segment, word, number);
     return true;
   }
-  while (turn == shm::OnceTurn::Other && wait.pass()) {
+  wait.renew_spins();
+  for (bool goes_on = true; goes_on && turn == shm::OnceTurn::Other;) {
+    goes_on = wait.pass();
     turn = shm::take_once(word, number, team.local_rank);
   }
   return turn == shm::OnceTurn::Done;

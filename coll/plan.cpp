@@ -89,9 +89,11 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
 
 CallPlan::~CallPlan() = default;
 
-/// Between nodes the counts of done calls that travel decide how soon a slot may be used again.
+/// Where rails carry anything, a slot is free when puts are acknowledged, which may be late. Slices
+/// of a call go their way several at once. A root may be many small calls ahead of its leaves, so
+/// these stay in the ring. Who shares a core finds what another wrote in its own caches.
 SlotOrder CallPlan::choose_order(const Roster& roster, const PlanLimits& limits) const {
-  if (roster.nodes() > 1 || slices_ > 1) return SlotOrder::Ring;
+  if (limits.has_rails || roster.nodes() > 1 || slices_ > 1) return SlotOrder::Ring;
   const Operation operation = description_.operation;
   const bool all_await_all = operation == Operation::Barrier || operation == Operation::Allgather ||
                              operation == Operation::Allgatherv || operation == Operation::Alltoall;

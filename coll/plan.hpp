@@ -53,6 +53,8 @@ struct PlanLimits {
   // On a single node, the largest block into a NodeBuffer that one rank copies for all; 0: none.
   std::uint64_t once_bytes = 0;
   bool shares_cores = false;  // on a single node: ranks outnumber cores
+  // Also on a single node, where flat algorithms may put over them.
+  bool has_rails = false;
 };
 
 class Recipe;

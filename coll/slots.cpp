@@ -13,6 +13,7 @@ constexpr std::uint64_t kMostInOneSlot = 8ULL * 1024;
 // Not a power of two, so that slots do not share the same few lines of a cache.
 constexpr std::uint64_t kMostSlotBytes = 68ULL * 1024;
 static_assert(SlotGeometry{}.small_slots % kTogether == 0);
+static_assert(kNearSlots % kTogether == 0 && kNearSlots <= SlotGeometry{}.small_slots);
 static_assert(static_cast<std::uint64_t>(SlotGeometry{}.small_slots) < shm::kRecentCalls);
 
 }  // namespace
@@ -78,7 +79,7 @@ SlotUse SlotRing::take_more(std::uint64_t bytes, std::uint64_t call, SlotOrder o
 /// The call has the number and the flags of the first of them.
 SlotUse SlotRing::take_together(std::uint64_t call, SlotOrder order) {
   const bool is_near = order == SlotOrder::Near;
-  const int slots = is_near ? kNear : geometry_.small_slots;
+  const int slots = is_near ? kNearSlots : geometry_.small_slots;
   int& next = is_near ? next_near_ : next_small_;
   SlotUse use;
   use.number = (next + kTogether - 1) / kTogether * kTogether;

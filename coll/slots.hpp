@@ -51,7 +51,10 @@ enum class SlotOrder {
   // use the same memory that no second-level cache holds it any more.
   Far,
 };
-/// Near is for calls of up to so many bytes: what a first-level cache holds beside the user's.
+/// Near calls go round so many slots: two of those that take four may be under way at once.
+inline constexpr int kNearSlots = 8;
+/// Near is for calls of up to so many bytes of a slot: what a first-level cache holds beside the
+/// user's.
 inline constexpr std::uint64_t kMostNearBytes = 20ULL * 1024;
 
 class SlotRing {
@@ -70,14 +73,11 @@ class SlotRing {
   const SlotGeometry& geometry() const { return geometry_; }
 
  private:
-  // Near calls have so many: two calls of four each.
-  static constexpr int kNear = 8;
-
   SlotUse take_one(std::uint64_t call, SlotOrder order) {
     const bool is_near = order == SlotOrder::Near;
     int& next = is_near ? next_near_ : next_small_;
     const int number = next;
-    if (++next == (is_near ? kNear : geometry_.small_slots)) next = 0;
+    if (++next == (is_near ? kNearSlots : geometry_.small_slots)) next = 0;
     return {number, std::exchange(last_call_[static_cast<std::size_t>(number)], call)};
   }
   SlotUse take_more(std::uint64_t bytes, std::uint64_t call, SlotOrder order);

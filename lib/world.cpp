@@ -85,12 +85,13 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
   }
   return std::make_unique<coll::CallPlan>(
       request, roster_,
-      coll::PlanLimits{
-          geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes, memory_.user_bytes,
-          coll::kBufferThresholdBytes, coll::kNodeBufferThresholdBytes,
-          geometry_.most_in_small_ring(), reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
-          reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
-          options_.broadcast_segment_bytes, shares_cores_ ? coll::kOnceBytes : 0, shares_cores_});
+      coll::PlanLimits{geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes,
+                       memory_.user_bytes, coll::kBufferThresholdBytes,
+                       coll::kNodeBufferThresholdBytes, geometry_.most_in_small_ring(),
+                       reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
+                       reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
+                       options_.broadcast_segment_bytes, shares_cores_ ? coll::kOnceBytes : 0,
+                       shares_cores_, fabric_ != nullptr});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
@@ -208,14 +209,20 @@ PlanKey World::allgather_key(std::span<const std::byte> send, std::span<std::byt
   const auto ranks = static_cast<std::uint64_t>(roster_.ranks());
   check_allgather(send, receive, ranks * send.size(),
                   static_cast<std::uint64_t>(team_.rank) * send.size());
+  const coll::MemoryKind memory = kind_of(receive);
+  return allgather_key(send.size(), memory, is_mapped_for(memory, send), options);
+}
+
+PlanKey World::allgather_key(std::uint64_t bytes, coll::MemoryKind memory, bool send_is_mapped,
+                             const CallOptions& options) {
   PlanKey key;
   key.operation = coll::Operation::Allgather;
-  key.bytes = send.size();
+  key.bytes = bytes;
   key.algorithm = &options.algorithm;
   key.ports = options.ports;
   key.leaders = options.leaders;
-  key.memory = kind_of(receive);
-  key.send_is_mapped = is_mapped_for(key.memory, send);
+  key.memory = memory;
+  key.send_is_mapped = send_is_mapped;
   return key;
 }
 
@@ -279,9 +286,13 @@ void World::allgather(std::span<const std::byte> send, std::span<std::byte> rece
   if (says_nothing(options)) {
     const LastAllgather& last = last_allgather_;
     if (!last.is(send, receive, buffers_->version())) remember_allgather(send, receive, options);
-    const coll::CallPlan* const plan =
+    const coll::CallPlan* plan =
         plans().find_plain_allgather(send.size(), last.memory, last.send_is_mapped);
-    if (plan != nullptr) return engine_->run(*plan, last.buffers, deadline_of(options_.timeout));
+    if (plan == nullptr) {
+      plan =
+          &plan_for(allgather_key(send.size(), last.memory, last.send_is_mapped, options), options);
+    }
+    return engine_->run(*plan, last.buffers, deadline_of(options_.timeout));
   }
   const PlanKey key = allgather_key(send, receive, options);
   run(plan_for(key, options), buffers_of(send, receive, key), options);

@@ -143,6 +143,8 @@ class World final : public coll::TeamEvents {
   // What a call says, once its arguments are found to be right.
   PlanKey allgather_key(std::span<const std::byte> send, std::span<std::byte> receive,
                         const CallOptions& options);
+  static PlanKey allgather_key(std::uint64_t bytes, coll::MemoryKind memory, bool send_is_mapped,
+                               const CallOptions& options);
   PlanKey allgatherv_key(std::span<const std::byte> send, std::span<std::byte> receive,
                          std::span<const std::size_t> counts,
                          std::span<const std::size_t> displacements, std::size_t element_bytes,

@@ -79,7 +79,7 @@ bool yield_core(SharedCore& core) noexcept {
 
 Backoff::Backoff(const WaitPolicy& policy, SharedCore& core) noexcept
     : policy_(policy), core_(core) {
-  if (core.is_likely()) policy_.spins = std::min(policy_.spins, kSpinsWhenOutnumbered);
+  if (core.is_likely()) policy_.spins = std::min(policy_.spins, kSpinsOnSharedCore);
 }
 
 bool Backoff::pause() noexcept {
@@ -90,10 +90,7 @@ bool Backoff::pause() noexcept {
   }
   if (count <
       static_cast<std::uint32_t>(policy_.spins) + static_cast<std::uint32_t>(policy_.yields)) {
-    if (!yield_core(core_)) {
-      count_ =
-          static_cast<std::uint32_t>(policy_.spins) + static_cast<std::uint32_t>(policy_.yields);
-    }
+    if (!yield_core(core_)) tire();
     return false;
   }
   return true;

@@ -25,8 +25,8 @@ inline void pause_processor() noexcept {
 #endif
 }
 
-/// A rank that shares its core looks no more often before it yields.
-inline constexpr int kSpinsWhenOutnumbered = 4;
+/// A rank whose core is likely shared looks no more often before it yields.
+inline constexpr int kSpinsOnSharedCore = 4;
 
 struct WaitPolicy {
   int spins = 0;   // looks with a pause between
@@ -35,7 +35,7 @@ struct WaitPolicy {
   /// doing what it waits for.
   static WaitPolicy choose(bool outnumbered) noexcept;
   /// Whether it is for a rank with a core of its own.
-  bool has_own_core() const noexcept { return spins > kSpinsWhenOutnumbered; }
+  bool has_own_core() const noexcept { return spins > kSpinsOnSharedCore; }
 };
 
 /// Whether others want the core that this rank waits on: a yield takes long then. Cores that look
@@ -63,26 +63,36 @@ class SharedCore {
 /// time slice, while a sleeper that is woken runs at once.
 bool yield_core(SharedCore& core) noexcept;
 
-/// A wait that is given up soon: `while (!ready()) if (!wait.pass()) return;`.
+/// What a call waits until it is given to the queue of calls: some spins for each thing that is
+/// awaited, and some yields for all of them.
 class ShortWait {
  public:
   ShortWait(int spins, int yields, SharedCore& core) noexcept
-      : core_(core), spins_(spins), yields_(yields) {}
+      : core_(core), most_spins_(spins), spins_(spins), yields_(yields) {}
+  /// Something else is awaited.
+  void renew_spins() noexcept { spins_ = most_spins_; }
   /// Passes a moment; false: the wait is long, or would be.
   bool pass() noexcept {
     if (spins_-- > 0) {
       pause_processor();
       return true;
     }
-    if (yields_-- > 0 && yield_core(core_)) return true;
+    if (yields_ == 0) return false;
+    --yields_;
+    if (yield_core(core_)) return true;
     yields_ = 0;
+    took_long_ = true;
     return false;
   }
+  /// Another program had the core meanwhile.
+  bool took_long() const noexcept { return took_long_; }
 
  private:
   SharedCore& core_;
+  int most_spins_;
   int spins_;
   int yields_;
+  bool took_long_ = false;
 };
 
 /// One wait. `while (!ready()) if (backoff.pause()) sleep_until(...)`.
@@ -92,6 +102,8 @@ class Backoff {
   /// Passes a moment; true: enough, sleep now. Stays true until restart().
   bool pause() noexcept;
   void restart() noexcept { count_ = 0; }
+  /// Neither spins nor yields any more.
+  void tire() noexcept { count_ = static_cast<std::uint32_t>(policy_.spins + policy_.yields); }
   /// True once every 1024 calls of pause(): time for slow checks, such as deaths and deadlines.
   bool slow_check_due() const noexcept { return (count_ & 1023U) == 1023U; }
 

@@ -189,6 +189,8 @@ TEST(BackoffTest, spins_then_yields_then_asks_to_sleep) {
   EXPECT_TRUE(backoff.pause());
   backoff.restart();
   EXPECT_FALSE(backoff.pause());
+  backoff.tire();
+  EXPECT_TRUE(backoff.pause());
 }
 
 TEST(ShortWaitTest, spins_then_yields_and_is_over) {
@@ -200,6 +202,9 @@ TEST(ShortWaitTest, spins_then_yields_and_is_over) {
   EXPECT_LE(moments, 5);
   EXPECT_FALSE(wait.pass());
   EXPECT_FALSE(ShortWait(0, 0, core).pass());
+  wait.renew_spins();
+  for (int spin = 0; spin < 3; ++spin) EXPECT_TRUE(wait.pass()) << "for something else";
+  EXPECT_FALSE(wait.pass()) << "yields are for all together";
 }
 
 TEST(BackoffTest, one_long_yield_shortens_the_spins_of_many_waits) {
