@@ -3,7 +3,7 @@
 // Every rank makes the same calls in the same order, so that all ranks of all nodes give the same
 // slots to the same calls without a word. Small calls have a ring of many slots, so that they
 // stream; large calls have a ring of few big ones. A call in between takes four small slots that
-// lie together, so that its like use no more memory than caches hold.
+// lie together. On a single node it depends on the call how soon a slot comes again (SlotOrder).
 #pragma once
 
 #include <cstdint>
