@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "coll/selection.hpp"
 #include "coll/selection_sizes.hpp"
@@ -10,10 +11,20 @@ namespace {
 // eight, or half of them, at least two and no more than eight.
 enum class RootedPorts { One, AllNodes, UpTo8, HalfUpTo8 };
 
-// On any nodes, on one alone, on up to four, eight or 16 of them, on up to four whose rails are
-// faster than the processors behind them, or only where several leaf switches have several nodes
-// each.
-enum class Where { Any, OneNode, UpTo4, FastUpTo4, UpTo8, UpTo16, Leaves };
+// On any nodes, on one alone, on up to four, eight or 16 of them, on a power of two of them, on up
+// to four or a power of two whose rails are faster than the processors behind them, or only where
+// several leaf switches have several nodes each.
+enum class Where {
+  Any,
+  OneNode,
+  UpTo4,
+  FastUpTo4,
+  UpTo8,
+  UpTo16,
+  PowerOfTwo,
+  FastPowerOfTwo,
+  Leaves
+};
 
 struct RootedRow {
   Operation operation;
@@ -60,8 +71,12 @@ constexpr RootedRow kRootedTable[] = {
      "large data: every rail carries it once, all of them at the same time"},
     {Operation::Alltoall, kAnySize, Where::OneNode, "smp-direct", RootedPorts::One,
      "one node: no rail is needed"},
+    {Operation::Alltoall, 256, Where::PowerOfTwo, "smp-recursive-doubling", RootedPorts::One,
+     "small blocks: fewest messages, and every pair of nodes answers each other"},
     {Operation::Alltoall, 256, Where::Any, "smp-bruck", RootedPorts::One,
-     "small blocks: fewest messages"},
+     "small blocks, no power of two: fewest messages"},
+    {Operation::Alltoall, 4 * kKibi, Where::FastPowerOfTwo, "smp-recursive-doubling",
+     RootedPorts::One, "rails faster than the processors: fewest messages, though of more bytes"},
     {Operation::Alltoall, 256 * kKibi, Where::Any, "smp-direct", RootedPorts::UpTo8,
      "every block crosses once, and rails go on while a late block is awaited"},
     {Operation::Alltoall, 2048 * kKibi, Where::Any, "smp-direct", RootedPorts::HalfUpTo8,
@@ -71,6 +86,7 @@ constexpr RootedRow kRootedTable[] = {
 };
 
 bool fits(Where where, const SelectionFacts& facts) {
+  const bool is_power_of_two = std::has_single_bit(static_cast<unsigned>(facts.nodes));
   switch (where) {
     case Where::OneNode:
       return facts.nodes == 1;
@@ -82,6 +98,10 @@ bool fits(Where where, const SelectionFacts& facts) {
       return facts.nodes <= 8;
     case Where::UpTo16:
       return facts.nodes <= 16;
+    case Where::PowerOfTwo:
+      return is_power_of_two;
+    case Where::FastPowerOfTwo:
+      return is_power_of_two && facts.rails_are_fast;
     case Where::Leaves:
       return facts.shared_leaves > 1;
     case Where::Any:

@@ -154,6 +154,23 @@ TEST(Selection, NeedsNoForwarderWhereNodesAreFew) {
   EXPECT_EQ(chosen(Operation::Alltoall, 64).ports, 8);
 }
 
+TEST(Selection, DoublesSmallBlocksOfAlltoallsWherePairsOfNodesAnswerEachOther) {
+  SelectionFacts facts;
+  const auto algorithm = [&](int nodes, std::uint64_t bytes, bool fast) {
+    facts.nodes = facts.ranks = nodes;
+    facts.bytes_per_rank = bytes;
+    facts.rails_are_fast = fast;
+    return select_rooted(Operation::Alltoall, facts).algorithm;
+  };
+  EXPECT_EQ(algorithm(4, 256, false), "smp-recursive-doubling");
+  EXPECT_EQ(algorithm(6, 256, false), "smp-bruck");
+  // More bytes for fewer messages: only where bytes cost little.
+  EXPECT_EQ(algorithm(4, 257, false), "smp-direct");
+  EXPECT_EQ(algorithm(4, 4096, true), "smp-recursive-doubling");
+  EXPECT_EQ(algorithm(6, 4096, true), "smp-direct");
+  EXPECT_EQ(algorithm(4, 4097, true), "smp-direct");
+}
+
 TEST(Selection, SendsLargeBlocksOfAlltoallsToHalfOfTheNodesAtOnce) {
   SelectionFacts facts;
   const auto ports = [&](int nodes, std::uint64_t bytes) {
