@@ -5,6 +5,7 @@
 // says which of them it has, and exactly the others are sent again. Each end does this for its own
 // chunks. All messages may be lost with their link and are repeated until answered.
 #include <algorithm>
+#include <bit>
 
 #include <fmt/core.h>
 
@@ -25,6 +26,8 @@ constexpr std::int64_t kLastPingInterval = 1000 * kMillisecond;
 // Answers may take this long before anything is asked.
 constexpr std::int64_t kPatience = 200 * kMillisecond;
 constexpr std::int64_t kLeastStall = 500 * kMillisecond;
+// A rail that comes and goes would fill the log: of a link's later losses every doubling is told.
+constexpr std::uint64_t kLossesTold = 8;
 
 bool unanswered(const Link& link) {
   return link.in_flight > 0 || link.ping_sent_ns > link.ping_answered_ns;
@@ -37,6 +40,19 @@ std::int64_t stall_limit_ns(const Link& link) {
     limit = std::max(
         limit, static_cast<std::int64_t>(4e9 * static_cast<double>(link.in_flight_bytes) / rate));
   return limit;
+}
+
+void tell_loss(const Peer& peer, const Link& link, const std::string& rail,
+               std::string_view reason) {
+  const std::uint64_t losses = link.generation;
+  const bool is_told = losses <= kLossesTold || std::has_single_bit(losses);
+  const auto level = peer.left || !is_told ? base::Level::Debug : base::Level::Warning;
+  if (losses < kLossesTold) {
+    base::log(level, "rail {} to rank {} is down: {}", rail, peer.rank, reason);
+  } else {
+    base::log(level, "rail {} to rank {} is down (loss {}; the next to be told is loss {}): {}",
+              rail, peer.rank, losses, 2 * losses, reason);
+  }
 }
 
 }  // namespace
@@ -61,8 +77,7 @@ void FabricState::lose_link(Peer& peer, int rail, std::string_view reason) {
   Link& link = peer.links[static_cast<std::size_t>(rail)];
   RailState& state = rails_[static_cast<std::size_t>(rail)];
   if (!link.up) return;
-  base::log(peer.left ? base::Level::Debug : base::Level::Warning, "rail {} to rank {} is down: {}",
-            state.rail->name(), peer.rank, reason);
+  tell_loss(peer, link, state.rail->name(), reason);
   link.up = false;
   link.blocked = link.hello_due = link.pong_due = false;
   link.reason = reason;

@@ -173,6 +173,39 @@ TEST(FabricProperty, ALinkThatEndsUnderAGlanceIsFencedAndItsChunksReplayed) {
   }
 }
 
+TEST(FabricProperty, ARailThatComesAndGoesForEverDoesNotFillTheLog) {
+  WorldOptions options;
+  options.rails.resize(2);
+  World world(options);
+  world.connect_all();
+  const auto is_up = [&](std::uint64_t reconnects) {
+    return [&world, reconnects] {
+      return world.fabric(0).counters()[1].reconnects == reconnects && world.fabric(0).connected(1);
+    };
+  };
+  for (int i = 0; i < 100; ++i) world.step();
+  FakeCut cut;
+  cut.late_chance = 0;
+  testing::internal::CaptureStderr();
+  base::set_log(base::Level::Warning, 0);
+  constexpr std::uint64_t kLosses = 40;
+  for (std::uint64_t loss = 1; loss <= kLosses; ++loss) {
+    world.network().cut(1, 0, 1, cut);
+    const auto is_lost = [&] { return world.fabric(0).counters()[1].fences == loss; };
+    ASSERT_TRUE(world.run_until(is_lost, 10'000'000'000)) << loss;
+    world.network().heal(1, 0, 1);
+    ASSERT_TRUE(world.run_until(is_up(loss), 10'000'000'000)) << loss;
+  }
+  base::set_log(base::Level::Off, -1);
+  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string line = "rail fake1 to rank 1 is down";
+  int told = 0;
+  for (auto at = log.find(line); at != std::string::npos; at = log.find(line, at + 1)) ++told;
+  EXPECT_EQ(told, 8 + 2) << log;  // the first eight, the 16th and the 32nd
+  EXPECT_NE(log.find("is down (loss 32; the next to be told is loss 64)"), std::string::npos)
+      << log;
+}
+
 // 20 and 40 Mbit/s, and devices that send again what is not acknowledged within 67 ms: 256 KiB,
 // which any link may have in flight otherwise, would be sent twice.
 TEST(FabricProperty, NoMoreIsInFlightThanComesBeforeItIsSentAgain) {
