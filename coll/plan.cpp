@@ -98,7 +98,8 @@ SlotOrder CallPlan::choose_order(const Roster& roster, const PlanLimits& limits)
   const bool all_await_all = operation == Operation::Barrier || operation == Operation::Allgather ||
                              operation == Operation::Allgatherv || operation == Operation::Alltoall;
   if (slot_bytes_ <= kMostNearBytes) return all_await_all ? SlotOrder::Near : SlotOrder::Ring;
-  return limits.shares_cores ? SlotOrder::Ring : SlotOrder::Far;
+  const bool is_far = !limits.shares_cores && roster.ranks() <= kMostFarRanks;
+  return is_far ? SlotOrder::Far : SlotOrder::Ring;
 }
 
 void CallPlan::choose_slices(const Roster& roster, const PlanLimits& limits) {

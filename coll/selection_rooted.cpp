@@ -11,9 +11,9 @@ namespace {
 // eight, or half of them, at least two and no more than eight.
 enum class RootedPorts { One, AllNodes, UpTo8, HalfUpTo8 };
 
-// On any nodes, on one alone, on up to four, eight or 16 of them, on a power of two of them, on up
-// to four or a power of two whose rails are faster than the processors behind them, or only where
-// several leaf switches have several nodes each.
+// On any nodes, on one alone, on up to four, eight or 16 of them, on a power of two of them, or one
+// of up to eight, on up to four or a power of two whose rails are faster than the processors behind
+// them, or only where several leaf switches have several nodes each.
 enum class Where {
   Any,
   OneNode,
@@ -22,6 +22,7 @@ enum class Where {
   UpTo8,
   UpTo16,
   PowerOfTwo,
+  PowerOfTwoUpTo8,
   FastPowerOfTwo,
   Leaves
 };
@@ -75,6 +76,8 @@ constexpr RootedRow kRootedTable[] = {
      "small blocks: fewest messages, and every pair of nodes answers each other"},
     {Operation::Alltoall, 256, Where::Any, "smp-bruck", RootedPorts::One,
      "small blocks, no power of two: fewest messages"},
+    {Operation::Alltoall, 1 * kKibi, Where::PowerOfTwoUpTo8, "smp-recursive-doubling",
+     RootedPorts::One, "small blocks, few nodes: fewest messages, though of more bytes"},
     {Operation::Alltoall, 4 * kKibi, Where::FastPowerOfTwo, "smp-recursive-doubling",
      RootedPorts::One, "rails faster than the processors: fewest messages, though of more bytes"},
     {Operation::Alltoall, 256 * kKibi, Where::Any, "smp-direct", RootedPorts::UpTo8,
@@ -100,6 +103,8 @@ bool fits(Where where, const SelectionFacts& facts) {
       return facts.nodes <= 16;
     case Where::PowerOfTwo:
       return is_power_of_two;
+    case Where::PowerOfTwoUpTo8:
+      return is_power_of_two && facts.nodes <= 8;
     case Where::FastPowerOfTwo:
       return is_power_of_two && facts.rails_are_fast;
     case Where::Leaves:

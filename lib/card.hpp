@@ -15,7 +15,7 @@
 
 namespace allrail {
 
-inline constexpr std::uint32_t kProtocolVersion = 9;
+inline constexpr std::uint32_t kProtocolVersion = 10;
 
 /// Where a node hangs in the network; told by the first rank of a node, empty on the others.
 struct SwitchPlace {

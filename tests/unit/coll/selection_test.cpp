@@ -149,7 +149,7 @@ TEST(Selection, NeedsNoForwarderWhereNodesAreFew) {
   EXPECT_EQ(chosen(Operation::Scatter, 9).algorithm, "smp-binomial");
   EXPECT_EQ(chosen(Operation::Broadcast, 4).ports, 3);
   EXPECT_EQ(chosen(Operation::Broadcast, 5).ports, 1);
-  facts.bytes_per_rank = 257;
+  facts.bytes_per_rank = 1025;
   EXPECT_EQ(chosen(Operation::Alltoall, 4).ports, 3);
   EXPECT_EQ(chosen(Operation::Alltoall, 64).ports, 8);
 }
@@ -165,7 +165,10 @@ TEST(Selection, DoublesSmallBlocksOfAlltoallsWherePairsOfNodesAnswerEachOther) {
   EXPECT_EQ(algorithm(4, 256, false), "smp-recursive-doubling");
   EXPECT_EQ(algorithm(6, 256, false), "smp-bruck");
   // More bytes for fewer messages: only where bytes cost little.
-  EXPECT_EQ(algorithm(4, 257, false), "smp-direct");
+  EXPECT_EQ(algorithm(8, 1024, false), "smp-recursive-doubling");
+  EXPECT_EQ(algorithm(8, 1025, false), "smp-direct");
+  EXPECT_EQ(algorithm(16, 256, false), "smp-recursive-doubling");
+  EXPECT_EQ(algorithm(16, 257, false), "smp-direct");
   EXPECT_EQ(algorithm(4, 4096, true), "smp-recursive-doubling");
   EXPECT_EQ(algorithm(6, 4096, true), "smp-direct");
   EXPECT_EQ(algorithm(4, 4097, true), "smp-direct");

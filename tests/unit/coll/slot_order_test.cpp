@@ -39,6 +39,9 @@ TEST(SlotOrder, IsNearOrFarWhereAllRanksOfOneNodeAwaitEachOther) {
   EXPECT_EQ(order_of(Operation::Gather, 8, one), SlotOrder::Ring) << "leaves are ahead of the root";
   EXPECT_EQ(order_of(Operation::Allgather, 16384, one, true), SlotOrder::Ring) << "shared cores";
   EXPECT_EQ(order_of(Operation::Allgather, 1 << 20, one), SlotOrder::Ring) << "slices";
+  EXPECT_EQ(order_of(Operation::Allgather, 8192, {0, 0, 0, 0}), SlotOrder::Far);
+  EXPECT_EQ(order_of(Operation::Allgather, 8192, {0, 0, 0, 0, 0}), SlotOrder::Ring) << "many ranks";
+  EXPECT_EQ(order_of(Operation::Allgather, 8, {0, 0, 0, 0, 0}), SlotOrder::Near);
 }
 
 TEST(SlotOrder, IsTheRingWhereRailsCarryAnything) {
