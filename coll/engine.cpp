@@ -175,8 +175,8 @@ void Engine::advance() {
   while (front_ != nullptr) {
     const bool steps_done = advance_executions();
     if (front_->ended < front_->plan->slices()) {
-      const Execution& oldest = active(0);
-      if (!steps_done || (oldest.call().zero_copy() && !oldest.user_memory_free())) return;
+      Execution& oldest = active(0);
+      if (!steps_done || (oldest.call().zero_copy() && !oldest.await_sent())) return;
       end_oldest();
       ++front_->ended;
     }

@@ -364,8 +364,7 @@ bool Execution::once() {
 
 bool Execution::await_sent() {
   if (user_memory_free()) return true;
-  // The peers may wait for the same: nobody is left to say what arrived by the way.
-  if (!told_what_arrived_) team_.fabric->flush_acknowledgements();
+  if (!told_what_arrived_) team_.fabric->acknowledge();
   told_what_arrived_ = true;
   return false;
 }

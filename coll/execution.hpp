@@ -78,8 +78,9 @@ class Execution {
   /// Walks on as far as possible. `in_turn` is false while an earlier call has puts to post or
   /// awaits to announce: both keep the order of calls. True once all steps are done.
   bool advance(bool in_turn);
-  /// After all steps: whether user memory that peers read or write is free again.
-  bool user_memory_free() const;
+  /// After all steps: whether user memory that rails read is free again. If not, peers are told
+  /// what arrived from them, once: they wait for the same.
+  bool await_sent();
   /// Ends a call whose steps are done, or gives it up after an error.
   void finish();
 
@@ -113,7 +114,7 @@ class Execution {
   bool put_locally(const schedule::Step& step);
   bool await(const schedule::Step& step);
   bool await_local(const schedule::Step& step);
-  bool await_sent();
+  bool user_memory_free() const;
   bool slot_is_free_at(int peer);
   bool once();
   void offer(const schedule::Step& step);

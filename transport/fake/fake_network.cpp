@@ -304,7 +304,7 @@ void FakeNetwork::land(Link& link, int side, const std::shared_ptr<Parcel>& parc
     if (chance(options.duplicate_chance)) receiver.reports_.push_back(report);
     receiver.reports_.push_back(std::move(report));
   }
-  if (parcel->late) return;
+  if (parcel->late || options.holds_acknowledgements) return;
   acknowledge(link, side, parcel->generation);
 }
 

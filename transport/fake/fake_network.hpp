@@ -31,6 +31,8 @@ struct FakeRailOptions {
   double duplicate_chance = 0;       // an arrival is reported twice
   // As tcp: the payload waits until the receiver polls and wants it. Otherwise as RDMA: it lands.
   bool reads_payload = false;
+  // As tcp: the receiver acknowledges when it puts something itself, or is told to.
+  bool holds_acknowledgements = false;
 };
 
 struct FakeCut {

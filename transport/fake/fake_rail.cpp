@@ -65,6 +65,7 @@ bool FakeRail::is_up(int peer) const { return end_to(peer).up; }
 bool FakeRail::post(int peer, const Chunk& chunk) {
   const bool taken = network_.post(link_to(peer), side_to(peer), chunk);
   if (taken) unsubmitted_.insert(peer);
+  if (taken) acknowledge_held(peer);
   return taken;
 }
 
@@ -72,6 +73,21 @@ bool FakeRail::post_control(int peer, std::span<const std::byte> message) {
   const bool taken = network_.post_control(link_to(peer), side_to(peer), message);
   if (taken) unsubmitted_.insert(peer);
   return taken;
+}
+
+void FakeRail::flush_acknowledgements() {
+  for (const auto& [peer, chunks] : std::map(held_)) acknowledge_held(peer);
+}
+
+void FakeRail::acknowledge_held(int peer) {
+  const auto held = held_.find(peer);
+  if (held == held_.end()) return;
+  FakeNetwork::Link& link = link_to(peer);
+  const int sender = 1 - side_to(peer);
+  for (; held->second > 0; --held->second) {
+    network_.acknowledge(link, sender, link.ends[sender].generation);
+  }
+  held_.erase(held);
 }
 
 void FakeRail::close(int peer, RailEvents& events) {
@@ -86,6 +102,7 @@ void FakeRail::end_link(int peer) {
   network_.end_down(link_to(peer), side_to(peer), "", false);
   purge(peer, true);
   unsubmitted_.erase(peer);
+  held_.erase(peer);
 }
 
 bool FakeRail::is_data(const Report& report) {
@@ -113,6 +130,7 @@ std::byte* FakeRail::target(const Chunk& chunk) const {
 
 void FakeRail::deliver(const Report& report, RailEvents& events) {
   const int peer = report.peer;
+  if (is_data(report) && options().holds_acknowledgements) ++held_[peer];
   switch (report.kind) {
     case Report::Kind::Up:
       events.link_up(index_, peer, report.peer_rail);

@@ -36,7 +36,7 @@ class FakeRail final : public Rail {
   bool poll_peer(RailEvents& events, int peer) override;
   bool flushed() const override { return unsubmitted_.empty(); }
   std::int64_t unsent_bytes(int peer) const override;
-  void flush_acknowledgements() override {}
+  void flush_acknowledgements() override;
   void close(int peer, RailEvents& events) override;
   void end_link(int peer);
   int event_descriptor() const override { return -1; }
@@ -65,6 +65,7 @@ class FakeRail final : public Rail {
   void deliver(const Report& report, RailEvents& events);
   void count_completed(FakeNetwork::End& end) const;
   static bool is_data(const Report& report);
+  void acknowledge_held(int peer);
   /// Forgets completions and messages of this peer that were not reported; `all`: everything.
   void purge(int peer, bool all);
 
@@ -81,6 +82,7 @@ class FakeRail final : public Rail {
   std::map<int, int> partners_;  // by peer, its rail
   std::set<int> wanted_;         // peers
   std::deque<Report> reports_;
+  std::map<int, int> held_;  // by peer, chunks that arrived here and are not acknowledged
 };
 
 }  // namespace allrail::transport

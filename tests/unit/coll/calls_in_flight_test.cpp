@@ -1,6 +1,7 @@
 // Engines of several ranks in one process, over fake rails, driven by test() alone: calls that were
 // started and do not block, and what they register.
 #include <array>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -34,6 +35,9 @@ using OfAllRanks = std::array<Started, kRanks>;
 
 class CallsInFlight : public ::testing::Test {
  protected:
+  explicit CallsInFlight(const transport::FakeRailOptions& rail = {})
+      : network_{1, kRanks, {rail}} {}
+
   void start_engines(std::uint64_t registered_bytes = UINT64_MAX) {
     for (int rank = 0; rank < kRanks; ++rank) {
       at(rank).engine = std::make_unique<Engine>(at(rank).team, geometry(), 1, registered_bytes);
@@ -111,7 +115,7 @@ class CallsInFlight : public ::testing::Test {
   std::uint64_t begun_on(int rank) { return shm::read_call(at(rank).segment.line(0)).sequence; }
   EngineRank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
 
-  transport::FakeNetwork network_{1, kRanks, std::vector<transport::FakeRailOptions>(1)};
+  transport::FakeNetwork network_;
 
  private:
   std::vector<std::unique_ptr<EngineRank>> ranks_ = testing::make_engine_ranks(network_, kRanks, 1);
@@ -132,6 +136,31 @@ TEST_F(CallsInFlight, RegisterOnceForAllStartsOfAPlan) {
   }
   abandon_on_all(*plan);
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(at(rank).registrations.held, 0);
+}
+
+/// Rails that acknowledge when they are told to, or when something goes back, and whose clocks for
+/// that stand still.
+class CallsThatAreAcknowledgedLate : public CallsInFlight {
+ protected:
+  CallsThatAreAcknowledgedLate() : CallsInFlight({.holds_acknowledgements = true}) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      at(rank).team.slow_check_ns = std::numeric_limits<std::int64_t>::max() / 2;
+    }
+    start_engines();
+  }
+};
+
+// All wait for each other's word that their memory is free.
+TEST_F(CallsThatAreAcknowledgedLate, EndWhenEverythingHasArrived) {
+  for (const char* algorithm : {"direct", "ring", "recursive-doubling"}) {
+    const auto plan = make_plan(kBytes, algorithm);
+    ASSERT_TRUE((*plan)[0].plan->zero_copy());
+    for (int number = 0; number < 5; ++number) {
+      start_on_all(*plan, number);
+      ASSERT_NO_FATAL_FAILURE(end_on_all(*plan, number)) << algorithm;
+    }
+    abandon_on_all(*plan);
+  }
 }
 
 TEST_F(CallsInFlight, RegisterForEachCallWhatNoPlanKeeps) {
