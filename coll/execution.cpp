@@ -362,20 +362,6 @@ bool Execution::once() {
   return true;
 }
 
-bool Execution::await_sent() {
-  if (user_memory_free()) return true;
-  if (!told_what_arrived_) team_.fabric->acknowledge();
-  told_what_arrived_ = true;
-  return false;
-}
-
-bool Execution::user_memory_free() const {
-  for (const UserPut& put : user_puts_) {
-    if (!team_.fabric->completed(put.peer, put.number)) return false;
-  }
-  return true;
-}
-
 /// Counts of those who did not put here themselves, for the day when another algorithm puts there:
 /// without them it would stand still until they are told.
 void Execution::note_all_headers() {

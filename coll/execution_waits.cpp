@@ -37,6 +37,20 @@ const Step* Execution::awaited_put() const {
   return step.kind == StepKind::Await && !team_.is_local(step.peer) ? &step : nullptr;
 }
 
+bool Execution::await_sent() {
+  if (user_memory_free()) return true;
+  if (!told_what_arrived_) team_.fabric->acknowledge();
+  told_what_arrived_ = true;
+  return false;
+}
+
+bool Execution::user_memory_free() const {
+  for (const UserPut& put : user_puts_) {
+    if (!team_.fabric->completed(put.peer, put.number)) return false;
+  }
+  return true;
+}
+
 bool Execution::awaits_node() const {
   // Puts of this rank that are not acknowledged hold its slot as well: their news comes by rail.
   if (!slot_is_free_) return context_.done_counts.mine() >= call_.identity.slot.previous_call;
