@@ -28,6 +28,7 @@ constexpr std::int64_t kPatience = 200 * kMillisecond;
 constexpr std::int64_t kLeastStall = 500 * kMillisecond;
 // A rail that comes and goes would fill the log: of a link's later losses every doubling is told.
 constexpr std::uint64_t kLossesTold = 8;
+static_assert(std::has_single_bit(kLossesTold));
 
 bool unanswered(const Link& link) {
   return link.in_flight > 0 || link.ping_sent_ns > link.ping_answered_ns;
@@ -44,14 +45,14 @@ std::int64_t stall_limit_ns(const Link& link) {
 
 void tell_loss(const Peer& peer, const Link& link, const std::string& rail,
                std::string_view reason) {
-  const std::uint64_t losses = link.generation;
+  const std::uint64_t losses = link.generation;  // every generation is lost once
   const bool is_told = losses <= kLossesTold || std::has_single_bit(losses);
   const auto level = peer.left || !is_told ? base::Level::Debug : base::Level::Warning;
   if (losses < kLossesTold) {
     base::log(level, "rail {} to rank {} is down: {}", rail, peer.rank, reason);
   } else {
     base::log(level, "rail {} to rank {} is down (loss {}; the next to be told is loss {}): {}",
-              rail, peer.rank, losses, 2 * losses, reason);
+              rail, peer.rank, losses, std::bit_ceil(losses + 1), reason);
   }
 }
 

@@ -302,6 +302,7 @@ void FakeNetwork::land(Link& link, int side, const std::shared_ptr<Parcel>& parc
   const bool silent = parcel->late && chance(0.3);
   if (!silent) {
     if (chance(options.duplicate_chance)) receiver.reports_.push_back(report);
+    report.is_held = options.holds_acknowledgements && !parcel->late;
     receiver.reports_.push_back(std::move(report));
   }
   if (parcel->late || options.holds_acknowledgements) return;

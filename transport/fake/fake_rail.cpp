@@ -64,9 +64,10 @@ bool FakeRail::is_up(int peer) const { return end_to(peer).up; }
 
 bool FakeRail::post(int peer, const Chunk& chunk) {
   const bool taken = network_.post(link_to(peer), side_to(peer), chunk);
-  if (taken) unsubmitted_.insert(peer);
-  if (taken) acknowledge_held(peer);
-  return taken;
+  if (!taken) return false;
+  unsubmitted_.insert(peer);
+  acknowledge_held(peer);
+  return true;
 }
 
 bool FakeRail::post_control(int peer, std::span<const std::byte> message) {
@@ -76,7 +77,7 @@ bool FakeRail::post_control(int peer, std::span<const std::byte> message) {
 }
 
 void FakeRail::flush_acknowledgements() {
-  for (const auto& [peer, chunks] : std::map(held_)) acknowledge_held(peer);
+  while (!held_.empty()) acknowledge_held(held_.begin()->first);
 }
 
 void FakeRail::acknowledge_held(int peer) {
@@ -130,7 +131,7 @@ std::byte* FakeRail::target(const Chunk& chunk) const {
 
 void FakeRail::deliver(const Report& report, RailEvents& events) {
   const int peer = report.peer;
-  if (is_data(report) && options().holds_acknowledgements) ++held_[peer];
+  if (report.is_held) ++held_[peer];
   switch (report.kind) {
     case Report::Kind::Up:
       events.link_up(index_, peer, report.peer_rail);

@@ -51,6 +51,7 @@ class FakeRail final : public Rail {
     int peer = -1;
     int peer_rail = -1;  // Up
     Chunk chunk;
+    bool is_held = false;          // an arrival that this end has to acknowledge
     std::vector<std::byte> bytes;  // of a control message or a payload
     std::string reason;
   };
