@@ -44,6 +44,7 @@ struct Team {
   const shm::PeerReader* reader = nullptr;  // local ranks by local rank; null: not allowed
   const MappedBuffers* buffers = nullptr;   // null: there are none
   shm::WaitPolicy wait_policy;
+  int home_cpu = -1;  // where this rank waits if it has to share its cpu; -1: nowhere in particular
   // A rank that waits for so long looks after what others may need of it, and again so often.
   std::int64_t slow_check_ns = 500'000;
   bool local_puts_by_rail = false;

@@ -264,6 +264,11 @@ void check_rail_pairs(const std::vector<Card>& cards,
 
 std::string host_name(const std::string& host) { return host.substr(0, host.find('/')); }
 
+std::string boot_of(const std::string& host) {
+  const std::size_t begin = host.find('/') + 1;
+  return host.substr(begin, host.find('/', begin) - begin);
+}
+
 std::string host_identity() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);

@@ -78,6 +78,8 @@ void check_rail_pairs(const std::vector<Card>& cards,
                       std::span<const transport::WantedPair> wanted);
 /// The name in a card's `host`.
 std::string host_name(const std::string& host);
+/// The boot in it: containers that are different hosts share the cpus of one. Empty: not known.
+std::string boot_of(const std::string& host);
 /// What tells hosts apart that do not share /dev/shm: name, boot, and the file system behind it.
 std::string host_identity();
 /// Bytes free in /dev/shm: 0 where there is none, UINT64_MAX where it has no limit.

@@ -47,6 +47,7 @@ World::World(const World& parent, std::string name, const std::vector<int>& rank
   cpuset_ = parent.cpuset_;
   place_ = parent.place_;
   outnumbered_ = parent.outnumbered_;
+  team_.home_cpu = parent.team_.home_cpu;
   tuning_ = parent.tuning_;
   wanted_pairs_ = parent.wanted_pairs_;
   leader_policy_ = parent.leader_policy_;

@@ -132,6 +132,7 @@ class World final : public coll::TeamEvents {
   void await_attached(const std::vector<Card>& cards);
   void start_fabric();
   void find_outnumbered(const topology::Machine& cores, const std::vector<Card>& cards);
+  void find_home(const topology::Machine& cores, const std::vector<Card>& cards);
   void start_engine(const std::vector<Card>& cards);
   void start_helper();
   void agree_on_reading(const std::vector<Card>& cards);

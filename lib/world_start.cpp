@@ -3,6 +3,7 @@
 // read each other's memory.
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include <unistd.h>
 
@@ -68,6 +69,7 @@ World::World(const Options& options)
   make_segment(cards);
   start_fabric();
   find_outnumbered(machine, cards);
+  find_home(machine, cards);
   start_engine(cards);
   {
     const EntryGuard guard(job_->gate);
@@ -258,6 +260,30 @@ void World::find_outnumbered(const topology::Machine& cores, const std::vector<C
     }
   }
   outnumbered_ = cores.outnumbered(host_cpusets);
+}
+
+/// Hosts that are containers of one machine share its cpus.
+void World::find_home(const topology::Machine& cores, const std::vector<Card>& cards) {
+  if (options_.home_cpus == "off") return;
+  std::vector<int> ranks(static_cast<std::size_t>(ranks_));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::ranges::stable_sort(ranks, {}, [this](int rank) { return team_.node_of(rank); });
+  const std::string& host = cards[static_cast<std::size_t>(team_.rank)].host;
+  const std::string boot = boot_of(host);
+  std::vector<std::string> cpusets;
+  std::size_t own = 0;
+  for (const int rank : ranks) {
+    const Card& card = cards[static_cast<std::size_t>(rank)];
+    if (boot.empty() ? card.host != host : boot_of(card.host) != boot) continue;
+    if (rank == team_.rank) own = cpusets.size();
+    cpusets.push_back(card.cpuset);
+  }
+  team_.home_cpu = cores.home_cpu(cpusets, own);
+  if (team_.home_cpu < 0) return;
+  base::log_info(
+      "shares cpus {} with other ranks of this job, which outnumber them; is at home on "
+      "cpu {} (ALLRAIL_HOME_CPUS)",
+      cpuset_, team_.home_cpu);
 }
 
 void World::watch_node(const std::vector<Card>& cards) {

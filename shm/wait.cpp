@@ -72,8 +72,9 @@ WaitPolicy WaitPolicy::choose(bool outnumbered) noexcept {
 bool yield_core(SharedCore& core) noexcept {
   const std::int64_t before_ns = base::now_ns();
   ::sched_yield();
-  const std::int64_t took_ns = base::now_ns() - before_ns;
-  core.yielded(took_ns);
+  const std::int64_t now_ns = base::now_ns();
+  const std::int64_t took_ns = now_ns - before_ns;
+  core.yielded(took_ns, now_ns);
   return took_ns <= kLongYieldNs;
 }
 

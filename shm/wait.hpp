@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "shm/header.hpp"
+#include "shm/home_cpu.hpp"
 #include "shm/segment.hpp"
 
 namespace allrail::shm {
@@ -43,9 +44,12 @@ struct WaitPolicy {
 /// that it cannot see.
 class SharedCore {
  public:
-  void yielded(std::int64_t took_ns) noexcept {
+  /// `home_cpu`: where this rank waits if others want its core; -1: nowhere in particular.
+  explicit SharedCore(int home_cpu) noexcept : home_(home_cpu) {}
+  void yielded(std::int64_t took_ns, std::int64_t now_ns) noexcept {
     if (took_ns > kSwitchNs) {
       remembered_ = kRemembered;
+      home_.crowded(now_ns);
     } else if (remembered_ != 0) {
       --remembered_;
     }
@@ -57,6 +61,7 @@ class SharedCore {
   static constexpr std::int64_t kSwitchNs = 2'000;
   static constexpr int kRemembered = 256;  // yields
   int remembered_ = 0;
+  HomeCpu home_;
 };
 
 /// Yields once. False: another program had the core, and each further yield would give it a whole

@@ -69,6 +69,9 @@ struct ALLRAIL_API Options {
   /// ALLRAIL_SINGLE_COPY (equal): reading large blocks out of the memory of ranks of a node, where
   /// the system allows it: `auto` (if ranks do not outnumber cores), `on`, `off`.
   std::string single_copy = "auto";
+  /// ALLRAIL_HOME_CPUS: where ranks of one machine outnumber the cpus that they may run on, each
+  /// stays on one of them while it waits: `on`, `off` (wherever the kernel moves it).
+  std::string home_cpus = "on";
   /// ALLRAIL_LOG: `error`, `warning`, `info`, `debug`, `trace`, `off`; `summary` adds one line of
   /// rail counters per rank at exit. Several words with commas.
   std::string log = "warning";

@@ -171,6 +171,10 @@ std::vector<Entry> resource_entries() {
          return o.huge_pages = t, t == "auto" || t == "on" || t == "off";
        },
        [](const Options& o) { return o.huge_pages; }},
+      {"ALLRAIL_HOME_CPUS", "one cpu to stay on for each of the ranks that outnumber their cpus",
+       "on or off", false,
+       [](Options& o, const std::string& t) { return o.home_cpus = t, t == "on" || t == "off"; },
+       [](const Options& o) { return o.home_cpus; }},
       {"ALLRAIL_TIMEOUT", "bound of every call", "0 (none), 30, 1.5s, 500ms", false,
        [](Options& o, const std::string& t) { return store_duration(t, o.timeout); },
        [](const Options& o) { return show_duration(o.timeout); }},

@@ -296,4 +296,20 @@ bool Machine::outnumbered(std::span<const std::string> cpusets) const {
   return false;
 }
 
+int Machine::home_cpu(std::span<const std::string> cpusets, std::size_t own) const {
+  const auto same = [&](const std::string& cpuset) { return cpuset == cpusets[own]; };
+  const long long ranks = std::ranges::count_if(cpusets, same);
+  const long long before = std::ranges::count_if(cpusets.first(own), same);
+  // In hwloc's order, where threads of a core and cores of a socket are neighbours.
+  std::vector<unsigned> cpus;
+  const CpuSet allowed = tree_->read(cpusets[own]);
+  hwloc_obj_t cpu = nullptr;
+  while ((cpu = ::hwloc_get_next_obj_by_type(tree_->get(), HWLOC_OBJ_PU, cpu)) != nullptr) {
+    if (::hwloc_bitmap_isset(allowed.get(), cpu->os_index) != 0) cpus.push_back(cpu->os_index);
+  }
+  const auto count = static_cast<long long>(cpus.size());
+  if (count == 1 || ranks <= count) return -1;
+  return static_cast<int>(cpus[static_cast<std::size_t>(before * count / ranks)]);
+}
+
 }  // namespace allrail::topology

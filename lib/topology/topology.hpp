@@ -71,6 +71,11 @@ class Machine {
   /// they share: then a rank that spins takes time from one that it waits for. Empty strings stand
   /// for "anywhere".
   bool outnumbered(std::span<const std::string> cpusets) const;
+  /// The cpu on which a rank should stay that has to share it, so that every cpu has as many ranks
+  /// and neighbours are together. Of ranks of one machine in the order of that neighbourhood, those
+  /// with the same cpus as rank `own` count. -1: they do not outnumber these cpus, or
+  /// have only one.
+  int home_cpu(std::span<const std::string> cpusets, std::size_t own) const;
 
  private:
   explicit Machine(std::unique_ptr<MachineTree> tree);

@@ -37,6 +37,7 @@ TEST(Settings, WhatAProgramSetsIsRefusedByTheNameOfItsVariable) {
       {"ALLRAIL_BROADCAST_SEGMENT", [](Options& o) { o.broadcast_segment_bytes = 1; }},
       {"ALLRAIL_NODE_MEMORY", [](Options& o) { o.node_memory_bytes = 0; }},
       {"ALLRAIL_HUGE_PAGES", [](Options& o) { o.huge_pages = "nonsense"; }},
+      {"ALLRAIL_HOME_CPUS", [](Options& o) { o.home_cpus = "0"; }},
       {"ALLRAIL_TIMEOUT", [](Options& o) { o.timeout = std::chrono::milliseconds(-1); }},
       {"ALLRAIL_BOOTSTRAP_TIMEOUT",
        [](Options& o) { o.bootstrap_timeout = std::chrono::milliseconds(0); }},

@@ -88,7 +88,7 @@ class Exchange {
   const NodeSegment& segment_;
   int rank_;
   WaitPolicy policy_;
-  SharedCore core_;
+  SharedCore core_{-1};
   std::mt19937 noise_;
 };
 

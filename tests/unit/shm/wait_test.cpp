@@ -181,7 +181,7 @@ TEST(WaitTest, every_rank_that_sleeps_is_woken) {
 }
 
 TEST(BackoffTest, spins_then_yields_then_asks_to_sleep) {
-  SharedCore core;
+  SharedCore core(-1);
   Backoff backoff({3, 2}, core);
   for (int look = 0; look < 4; ++look) EXPECT_FALSE(backoff.pause());
   backoff.pause();  // a yield that took long goes to sleep at once
@@ -194,7 +194,7 @@ TEST(BackoffTest, spins_then_yields_then_asks_to_sleep) {
 }
 
 TEST(ShortWaitTest, spins_then_yields_and_is_over) {
-  SharedCore core;
+  SharedCore core(-1);
   ShortWait wait(3, 2, core);
   int moments = 0;
   while (moments < 100 && wait.pass()) ++moments;
@@ -208,10 +208,10 @@ TEST(ShortWaitTest, spins_then_yields_and_is_over) {
 }
 
 TEST(BackoffTest, one_long_yield_shortens_the_spins_of_many_waits) {
-  SharedCore core;
+  SharedCore core(-1);
   EXPECT_FALSE(core.is_likely());
-  core.yielded(1'000'000);
-  for (int yield = 0; yield < 200; ++yield) core.yielded(300);
+  core.yielded(1'000'000, 0);
+  for (int yield = 0; yield < 200; ++yield) core.yielded(300, 0);
   EXPECT_TRUE(core.is_likely());
   // Counted on a copy: its one yield may take long, and is remembered then.
   SharedCore copy = core;
@@ -219,7 +219,7 @@ TEST(BackoffTest, one_long_yield_shortens_the_spins_of_many_waits) {
   int looks = 0;
   while (!backoff.pause() && looks < 1'000'000) ++looks;
   EXPECT_LT(looks, 20);
-  for (int yield = 0; yield < 200; ++yield) core.yielded(300);
+  for (int yield = 0; yield < 200; ++yield) core.yielded(300, 0);
   EXPECT_FALSE(core.is_likely());
 }
 

@@ -93,6 +93,30 @@ TEST(TopologyTest, a_cpu_list_that_makes_no_sense_means_anywhere) {
   EXPECT_FALSE(machine.outnumbered(nonsense));
 }
 
+/// The homes of all ranks, as text.
+std::string homes(const Machine& machine, const std::vector<std::string>& cpusets) {
+  std::string text;
+  for (std::size_t rank = 0; rank < cpusets.size(); ++rank) {
+    text += (rank == 0 ? "" : " ") + std::to_string(machine.home_cpu(cpusets, rank));
+  }
+  return text;
+}
+
+TEST(TopologyTest, ranks_that_outnumber_their_cpus_have_homes_as_neighbours) {
+  const Machine machine = synthetic("core:2 pu:1");
+  EXPECT_EQ(homes(machine, {"0-1", "0-1"}), "-1 -1");
+  EXPECT_EQ(homes(machine, {"0-1", "0-1", "0-1"}), "0 0 1");
+  EXPECT_EQ(homes(machine, {"0-1", "0-1", "0-1", "0-1"}), "0 0 1 1");
+  EXPECT_EQ(homes(synthetic("core:3 pu:2"), std::vector<std::string>(12, "1-5")),
+            "1 1 1 2 2 3 3 3 4 4 5 5");
+}
+
+TEST(TopologyTest, only_ranks_with_the_same_cpus_share_homes) {
+  const Machine machine = synthetic("core:4 pu:1");
+  EXPECT_EQ(homes(machine, {"0-1", "2-3", "0-1", "2", "0-1", "0-1", "2-3"}), "0 -1 0 -1 1 1 -1");
+  EXPECT_EQ(homes(machine, {"2", "2", "2"}), "-1 -1 -1") << "nowhere to go";
+}
+
 TEST(TopologyTest, devices_are_near_a_memory) {
   const Machine machine = two_sockets();
   EXPECT_EQ(machine.numa_node_of("eth0"), 0);
