@@ -1,8 +1,8 @@
 // Where a rank stays that has to share its cpu, if ranks outnumber the cpus that they may run on.
 //
 // Ranks that wait yield, so to the kernel all of them want to run all the time, whatever they wait
-// for. It puts three on one of two cpus and one on the other, or two neighbours apart, and for the
-// next 100 ms sees nothing to mend: every one of them ran a moment ago, so it counts as cache-hot.
+// for. It puts three on one of two cpus and one on the other, or two neighbours apart, and for
+// longer than many a row of calls takes it sees nothing to mend.
 // The job knows better: it gives every rank a home, as many to each cpu, and neighbours together.
 #pragma once
 

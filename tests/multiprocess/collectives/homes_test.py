@@ -1,0 +1,27 @@
+"""Where ranks stay that outnumber the cpus that they may run on."""
+
+import os
+import re
+import sys
+
+from support import Skip, expect, job, main
+
+
+def test_homes():
+    """Two ranks for each of two cpus: neighbours stay together, and nobody is bound."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        raise Skip("needs two cpus")
+    prefix = ("taskset", "--cpu-list", ",".join(map(str, cpus)))
+    for setting, ranks, homes in (("on", 4, "0011"), ("on", 2, ""), ("off", 4, "")):
+        env = {"ALLRAIL_LOG": "info", "ALLRAIL_HOME_CPUS": setting}
+        words = ("grid", "algorithms=auto", "sizes=8,4096", "ports=1", "leaders=1")
+        result = job(ranks, "2", *words, env=env, prefix=prefix)
+        expect(result.code == 0 and "grid done" in result.out, "ends", result)
+        said = dict(re.findall(r"rank (\d+).* is at home on cpu (\d+)", result.err))
+        told = {str(rank): str(cpus[int(home)]) for rank, home in enumerate(homes)}
+        expect(said == told, "%d ranks, %s: %r" % (ranks, setting, said), result)
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))
