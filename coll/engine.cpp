@@ -104,7 +104,9 @@ void Engine::start(CallRun& call) {
   (front_ == nullptr ? front_ : back_->next) = &call;
   back_ = &call;
   if (to_begin_ == nullptr) to_begin_ = &call;
+  if (team_.group != nullptr) team_.group->hand_over_others(*this);
   guarded([this] { advance(); });
+  if (holds()) note_held();
 }
 
 // A small call walks through each of these once: they are inline where they are used.

@@ -68,6 +68,9 @@ class Engine {
   /// were started. For the helper thread. An error is kept for the next call.
   void idle_progress();
 
+  /// What the last call left in the rails leaves now.
+  void hand_over();
+
   /// For the other engines of this process (EngineGroup). Whether calls are started and not ended.
   bool in_flight() const noexcept { return front_ != nullptr; }
   /// What test() does, for whoever waits elsewhere. True if anything moved. An error is kept for
@@ -114,6 +117,8 @@ class Engine {
   // engine_wait.cpp
   bool step(const CallRun* awaited);
   void wait_for(const CallRun& call);
+  bool holds() const;
+  void note_held();
   bool uses_rails() const;
   bool slow_checks();
   void check_mutual_wait();

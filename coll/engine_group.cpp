@@ -12,7 +12,12 @@ constexpr std::int64_t kIdleLookNs = 5'000'000;
 
 }  // namespace
 
-void EngineGroup::leave(const Engine& engine) noexcept { std::erase(engines_, &engine); }
+void EngineGroup::leave(const Engine& engine) noexcept {
+  std::erase(engines_, &engine);
+  if (holder_ == &engine) holder_ = nullptr;
+}
+
+void EngineGroup::hand_over_held() { std::exchange(holder_, nullptr)->hand_over(); }
 
 bool EngineGroup::any_other_in_flight(const Engine& mine) const noexcept {
   return std::ranges::any_of(

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "shm/segment.hpp"
@@ -33,14 +35,28 @@ class EngineGroup {
   const Engine* where_awaited(const Engine& mine, int job_rank) const noexcept;
   /// `ended` has, of this cause: so do all others.
   void end_others(const Engine& ended, const shm::AbortRecord& cause);
+  /// `on_held` is called when a call leaves puts in its rails: it sees to it that idle_progress()
+  /// comes soon, unless the user does.
+  void set_on_held(std::function<void()> on_held) { on_held_ = std::move(on_held); }
+  void note_held(Engine& holder) {
+    holder_ = &holder;
+    if (on_held_) on_held_();
+  }
+  /// Before a call of `mine`: what another left in its rails leaves.
+  void hand_over_others(const Engine& mine) {
+    if (holder_ != nullptr && holder_ != &mine) hand_over_held();
+  }
   /// Progress of all while the user is elsewhere; for the helper thread.
   void idle_progress();
 
  private:
   bool any_other_in_flight(const Engine& mine) const noexcept;
+  void hand_over_held();
 
   std::vector<Engine*> engines_;
   std::int64_t next_look_ns_ = 0;
+  std::function<void()> on_held_;
+  Engine* holder_ = nullptr;  // the last that left puts in its rails, and may have them still
 };
 
 }  // namespace allrail::coll

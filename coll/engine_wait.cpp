@@ -42,6 +42,7 @@ bool Engine::test(CallRun& call) {
   if (call.state == CallRun::State::Ended) return true;
   if (dead_) throw_if_dead();
   guarded([this, &call] { step(&call); });
+  if (holds()) note_held();
   if (call.state == CallRun::State::Ended) return true;
   if (team_.group != nullptr) team_.group->advance_others(*this);
   return false;
@@ -75,13 +76,28 @@ bool Engine::go_on() {
   } catch (const Error&) {
     told_ = false;  // the next call of this communicator tells it
   }
+  hand_over();
   return moved || slices_ended_ != ended;
 }
 
 void Engine::wait(CallRun& call) {
   if (call.state == CallRun::State::Ended) return;
   if (dead_) throw_if_dead();
+  // The rank that it waits for may wait for them, and this call may have nothing to do with rails.
+  hand_over();
   guarded([this, &call] { wait_for(call); });
+  if (holds()) note_held();
+}
+
+bool Engine::holds() const { return team_.fabric != nullptr && team_.fabric->holds(); }
+
+void Engine::hand_over() {
+  if (team_.fabric != nullptr) team_.fabric->hand_over();
+}
+
+/// The user goes away: what this engine left in its rails must not wait for the next call.
+void Engine::note_held() {
+  if (team_.group != nullptr) team_.group->note_held(*this);
 }
 
 void Engine::wait_for(const CallRun& call) {
@@ -352,6 +368,7 @@ void Engine::idle_progress() {
   } catch (const Error&) {
     told_ = false;  // the user's thread is told when it comes
   }
+  hand_over();
 }
 
 }  // namespace allrail::coll

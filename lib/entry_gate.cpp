@@ -14,15 +14,17 @@ long membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0); 
 
 }  // namespace
 
-EntryGate::EntryGate() { membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
+EntryGate::EntryGate()
+    : admits_helper_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) {}
+
+bool EntryGate::fence() noexcept { return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0; }
 
 bool EntryGate::helper_enter() noexcept {
   if (inside_.load(std::memory_order_relaxed)) return false;
   helper_inside_.store(true, std::memory_order_seq_cst);
   // Without this barrier the helper could not be sure that the user's thread sees its store, so it
   // stays outside where the kernel does not offer it.
-  const bool fenced = membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
-  if (fenced && !inside_.load(std::memory_order_acquire)) return true;
+  if (fence() && !inside_.load(std::memory_order_acquire)) return true;
   helper_leave();
   return false;
 }

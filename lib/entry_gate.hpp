@@ -26,6 +26,11 @@ class EntryGate {
     inside_.store(false, std::memory_order_release);
   }
 
+  /// Whether the helper can ever come in: where the kernel has no membarrier(2) it cannot.
+  bool admits_helper() const noexcept { return admits_helper_; }
+  /// For the helper, between a store and a load of its own: the user's thread does both without a
+  /// fence. False: the kernel has no such call.
+  static bool fence() noexcept;
   /// The helper tries to come in; succeeds only while the user's thread is outside.
   bool helper_enter() noexcept;
   void helper_leave() noexcept { helper_inside_.store(false, std::memory_order_release); }
@@ -35,6 +40,7 @@ class EntryGate {
  private:
   void wait_for_helper() noexcept;
 
+  bool admits_helper_;
   std::atomic<bool> inside_{false};
   std::atomic<unsigned long> entries_{0};
   alignas(64) std::atomic<bool> helper_inside_{false};

@@ -5,12 +5,26 @@
 #include <utility>
 
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include "lib/base/log.hpp"
 
 namespace allrail {
+namespace {
+
+constexpr std::chrono::milliseconds kPause(100);
+/// Each costs a core some microseconds, of ranks that are busy.
+constexpr std::chrono::microseconds kQuickPause(300);
+/// So long after its last word the user is away.
+constexpr std::int64_t kAwayNs = 100'000;
+constexpr int kMostQuietLooks = 20;
+/// By which the kernel may be late with them; it would take 50 us.
+constexpr unsigned long kTimerSlackNs = 5'000;
+
+}  // namespace
 
 void HelperThread::start(EntryGate& gate, std::function<void()> work) {
+  seen_entries_ = gate.entries();
   // Signals belong to the user's threads: the helper is made with all of them blocked.
   sigset_t all;
   sigset_t before;
@@ -21,19 +35,62 @@ void HelperThread::start(EntryGate& gate, std::function<void()> work) {
 }
 
 void HelperThread::loop(EntryGate& gate, const std::function<void()>& work) {
-  unsigned long seen = gate.entries();
+  ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, std::chrono::milliseconds(100), [this] { return stopping_; })) {
-    const unsigned long now = gate.entries();
-    if (now == std::exchange(seen, now) && gate.helper_enter()) {
-      try {
-        work();
-      } catch (const std::exception& error) {
-        base::log_error("helper thread: {}", error.what());
-      }
-      gate.helper_leave();
+  while (!stopping_) {
+    const bool was_quick = is_quick_.load(std::memory_order_relaxed);
+    if (was_quick) {
+      wake_.wait_for(lock, kQuickPause, [this] { return stopping_; });
+    } else {
+      wake_.wait_for(lock, kPause, [this] { return stopping_ || is_quick_.load(); });
     }
+    if (stopping_ || is_quick_.load(std::memory_order_relaxed) != was_quick || !look(gate))
+      continue;
+    run(work);
+    calm_down();
+    gate.helper_leave();
   }
+}
+
+/// True: it is inside the gate, and there may be work.
+bool HelperThread::look(EntryGate& gate) {
+  const unsigned long entries = gate.entries();
+  const bool was_active = std::exchange(seen_entries_, entries) != entries;
+  if (!is_quick_.load(std::memory_order_relaxed)) return !was_active && gate.helper_enter();
+  seen_hurry_ns_ = hurried_ns_.load(std::memory_order_relaxed);
+  if (base::now_ns() - seen_hurry_ns_ < kAwayNs) {
+    quiet_looks_ = 0;
+    return false;
+  }
+  if (gate.helper_enter()) return true;
+  // Who waits inside does the work, and calls again if there is more when it leaves.
+  if (++quiet_looks_ >= kMostQuietLooks) calm_down();
+  return false;
+}
+
+void HelperThread::calm_down() noexcept {
+  quiet_looks_ = 0;
+  is_quick_.store(false, std::memory_order_relaxed);
+  // It may have hurried us just now, and seen us quick.
+  const bool stays =
+      !EntryGate::fence() || hurried_ns_.load(std::memory_order_relaxed) != seen_hurry_ns_;
+  if (stays) is_quick_.store(true, std::memory_order_relaxed);
+}
+
+void HelperThread::run(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    base::log_error("helper thread: {}", error.what());
+  }
+}
+
+void HelperThread::quicken() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    is_quick_.store(true, std::memory_order_relaxed);
+  }
+  wake_.notify_all();
 }
 
 void HelperThread::stop() noexcept {

@@ -1,11 +1,14 @@
 // The helper thread: it makes progress for this rank while the user computes.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
 
+#include "lib/base/clock.hpp"
 #include "lib/entry_gate.hpp"
 
 namespace allrail {
@@ -21,13 +24,29 @@ class HelperThread {
 
   void start(EntryGate& gate, std::function<void()> work);
   void stop() noexcept;
+  /// Called inside the gate, by the user's thread: there is work to be done some 100 to 400 us
+  /// after it left, unless it comes back and calls again before.
+  void hurry() noexcept {
+    hurried_ns_.store(base::now_ns(), std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (!is_quick_.load(std::memory_order_relaxed)) quicken();
+  }
 
  private:
   void loop(EntryGate& gate, const std::function<void()>& work);
+  void quicken() noexcept;
+  bool look(EntryGate& gate);
+  void calm_down() noexcept;
+  static void run(const std::function<void()>& work);
 
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  unsigned long seen_entries_ = 0;
+  std::atomic<std::int64_t> hurried_ns_{0};  // when it was last
+  std::int64_t seen_hurry_ns_ = 0;           // by the helper, at its last look
+  std::atomic<bool> is_quick_{false};        // it looks often
+  int quiet_looks_ = 0;                      // the last ones of those without a new hurry()
   std::thread thread_;
 };
 

@@ -19,6 +19,7 @@ struct Job {
   void start_helper() {
     if (std::exchange(has_helper, true)) return;
     helper.start(gate, [this] { engines.idle_progress(); });
+    engines.set_on_held([this] { helper.hurry(); });
   }
   /// What a new communicator may lock: a half of what is left, so that the next finds some, too.
   std::uint64_t take_lockable() {

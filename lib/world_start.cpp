@@ -243,6 +243,7 @@ void World::start_fabric() {
     fabric.connect_limit_ns = options_.bootstrap_timeout.count() * 1'000'000;
     fabric.host = host_name(host_identity());
     fabric.chunk_bytes = static_cast<std::uint32_t>(options_.chunk_bytes);
+    fabric.may_hold = job_->gate.admits_helper();
     fabric_ = std::make_unique<transport::Fabric>(team_.rank, roster_.ranks(),
                                                   std::move(rails_made_), fabric);
     fabric_->set_primary_window(segment_.bytes());

@@ -59,6 +59,7 @@ Peer& FabricState::look_for(int rank) const {
 
 bool FabricState::progress() {
   now_ns_ = now();
+  if (holds_) hand_over();
   bool any = false;
   for (RailState& state : rails_) any = state.rail->poll(*this) || any;
   look_at_departures();
@@ -72,6 +73,7 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
   const int rail_of_port = from.rail_of(port);
   const int expected_rail = rail_of_port >= 0 ? rail_of_port : from.last_rail;
   now_ns_ = now();
+  if (holds_) hand_over();
   const bool is_one_chunk = bytes <= std::max(options_.stripe_threshold_bytes, from.whole_bytes);
   bool any = false;
   for (std::size_t i = 0; i < rails_.size(); ++i) {
@@ -101,8 +103,14 @@ void FabricState::after_polls(bool any) {
 
 void FabricState::submit() {
   if (!to_submit_) return;
-  to_submit_ = false;
+  to_submit_ = holds_ = false;
+  holding_.released();
   for (RailState& state : rails_) state.rail->submit();
+}
+
+bool FabricState::rails_flushed() const {
+  return std::all_of(rails_.begin(), rails_.end(),
+                     [](const RailState& state) { return state.rail->flushed(); });
 }
 
 void FabricState::send_told() {
@@ -113,6 +121,7 @@ void FabricState::send_told() {
 }
 
 void FabricState::flush_acknowledgements() {
+  hand_over();
   for (Peer* peer : connected_)
     if (peer->arrivals.lowest() > peer->told_consumed) owe_state(*peer);
   send_told();
@@ -244,9 +253,12 @@ bool Fabric::flushed(std::uint64_t call) const {
     for (const Link& link : peer->links)
       if (link.fence.open && link.fence.count > 0) return false;
   }
-  return std::all_of(state_->rails_.begin(), state_->rails_.end(),
-                     [](const RailState& state) { return state.rail->flushed(); });
+  return state_->holds() || state_->rails_flushed();
 }
+
+bool Fabric::holds() const { return state_->holds(); }
+
+void Fabric::hand_over() { state_->hand_over(); }
 
 std::uint64_t Fabric::expect(int peer, std::uint64_t bytes) {
   bool mismatch = false;
@@ -305,6 +317,7 @@ void Fabric::acknowledge() { state_->acknowledge(); }
 
 bool Fabric::sleep(int timeout_ms) {
   if (!state_->epoll_) return false;
+  state_->hand_over();
   for (RailState& state : state_->rails_) state.rail->prepare_sleep();
   epoll_event event;
   const int limit_ms = timeout_ms < 0 ? kLongestSleepMs : std::min(timeout_ms, kLongestSleepMs);

@@ -36,6 +36,8 @@ struct FabricOptions {
   std::int64_t connect_limit_ns = 60'000'000'000;  // the same for a peer never reached so far
   std::function<std::int64_t()> now_ns;            // empty: the monotonic clock
   std::string host;                                // of this rank, for messages
+  // Puts of streams are held (transport/holding.hpp): whoever puts sees to it that they leave.
+  bool may_hold = false;
 };
 
 /// What the fabric is told of a peer to connect to it.
@@ -130,6 +132,11 @@ class Fabric {
   /// All queued puts, or those of calls up to `call`, have left this process (not necessarily
   /// acknowledged).
   bool flushed(std::uint64_t call = UINT64_MAX) const;
+  /// Some put lies in its rail so that it leaves together with later ones. It leaves with the next
+  /// look at the rails, or hand_over(): whoever goes away for long sees to that. It counts as
+  /// flushed().
+  bool holds() const;
+  void hand_over();
   /// What rails have been given and peers have not acknowledged, as far as is known here.
   std::uint64_t bytes_in_flight() const;
 

@@ -22,6 +22,7 @@
 #include "transport/arrival.hpp"
 #include "transport/control_message.hpp"
 #include "transport/fabric.hpp"
+#include "transport/holding.hpp"
 #include "transport/pair_probe.hpp"
 #include "transport/peer_table.hpp"
 #include "transport/queues.hpp"
@@ -269,6 +270,13 @@ class FabricState : public RailEvents {
   void give_up(int peer, std::string text, bool mismatch = false);
   /// Called before whatever may have posted returns to the engine.
   void submit();
+  bool rails_flushed() const;
+  bool holds() const { return holds_; }
+  /// What put() left in the rails leaves now.
+  void hand_over() {
+    to_submit_ = to_submit_ || holds_;
+    submit();
+  }
 
   // sender.cpp
   std::uint64_t put(const Put& put);
@@ -376,6 +384,9 @@ class FabricState : public RailEvents {
   std::uint64_t next_order_ = 0;
   bool pump_needed_ = false;
   bool to_submit_ = false;  // some rail took something since the last submit()
+  Holding holding_;
+  bool may_hold_ = false;  // the put that is begun right now may stay in its rails
+  bool holds_ = false;     // some rail took what may stay there, and nothing else, since then
   bool probes_due_ = false;
   mutable int last_rank_ = -1;  // that peer() was asked for; entries never move
   mutable Peer* last_peer_ = nullptr;

@@ -8,9 +8,9 @@
 // What every rail must keep (tests/conformance states it as tests):
 //  - post() never blocks. At most `queue_depth` chunks per link are in flight; the fabric counts.
 //  - What post() and post_control() accepted may lie in the rail until submit(), so that a device
-//    is rung once for all of it. The fabric calls submit() before any of its functions returns;
-//    poll() does so, too. What lies there when its link goes down or is closed is dropped; it
-//    counts as in flight like the rest.
+//    is rung once for all of it. The fabric calls submit() before any of its functions returns,
+//    but for chunks that are `held`; poll() does so, too. What lies there when its link goes down
+//    or is closed is dropped; it counts as in flight like the rest.
 //  - Every chunk accepted on a link generation ends once: it is counted by chunks_completed(), in
 //    the order of posting, or the link goes down, after which it may or may not have landed.
 //  - chunk_arrived() is reported after all bytes of the chunk are readable, once per posted chunk.
@@ -21,8 +21,6 @@
 //  - What the sender may count as delivered is reported: both close() and the rail, before it
 //    reports link_down(), first report every chunk that has landed whole. On RDMA a chunk is done
 //    at its sender before the receiver has looked; were it forgotten, nobody would send it again.
-//  - A chunk that says `coalesce` may stay on this host while earlier ones to that peer are not
-//    acknowledged, so that several leave together. It leaves without a call of ours.
 //  - A rail writes only inside registered windows; a chunk that would not fit is dropped and takes
 //    its link down with a reason.
 //  - Nothing here throws after connect(); failures are link_down() events.
@@ -67,7 +65,7 @@ struct Chunk {
   RemoteKey window;             // ignored where `primary`
   bool primary = true;          // the peer's primary window (its node segment)
   bool bulk = false;            // its sender may wait for the acknowledgement, or measures by it
-  bool coalesce = false;        // nobody answers it: it may leave together with what follows
+  bool held = false;            // it lies here until submit(), with others that follow
   std::uint64_t offset = 0;     // bytes from the start of the window
 };
 

@@ -105,6 +105,8 @@ std::uint64_t FabricState::put(const Put& put) {
   newest_ = &open;
 
   now_ns_ = now();
+  may_hold_ = options_.may_hold && holding_.note(put.coalesce, put.bytes, put.call, now_ns_) &&
+              (holds_ || rails_flushed());
   if (open.striped && open.measured && cut.count >= kLeastChunksToLearn && put.only_rail < 0) {
     observe(open);
   }
@@ -115,6 +117,7 @@ std::uint64_t FabricState::put(const Put& put) {
     submit();
     look_at_departures();
   }
+  may_hold_ = false;
   return number;
 }
 
@@ -204,7 +207,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   chunk.bytes = put.cut.bytes(index);
   chunk.immediate = make_immediate(put.number, index);
   chunk.primary = put.primary;
-  chunk.coalesce = put.coalesce;
+  chunk.held = may_hold_;
   // What asks for none must not fill the window. Short chunks do not, and say nothing of the rate.
   const bool fills_window = chunk.bytes >= kMeasuredChunkBytes &&
                             link.in_flight_bytes + chunk.bytes > state.counters.window_bytes / 2;
@@ -216,8 +219,12 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
     link.blocked = true;
     return false;
   }
-  to_submit_ = true;
-  watch(state, peer.rank, chunk.bytes, now_ns_);
+  if (may_hold_) {
+    holds_ = true;
+  } else {
+    to_submit_ = true;
+    watch(state, peer.rank, chunk.bytes, now_ns_);
+  }
   InFlight& record = link.at(link.in_flight);
   record.chunk = {put.number, index};
   record.bytes = chunk.bytes;

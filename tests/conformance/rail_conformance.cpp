@@ -90,9 +90,9 @@ void RailConformance::connect() {
 }
 
 bool RailConformance::post(std::size_t at, std::uint32_t bytes, std::uint32_t immediate,
-                           bool coalesce) {
+                           bool held) {
   Chunk chunk;
-  chunk.coalesce = coalesce;
+  chunk.held = held;
   chunk.from = source_.data() + at;
   chunk.bytes = bytes;
   chunk.offset = at;
@@ -172,12 +172,12 @@ TEST_P(RailConformance, TheWholeQueueIsTakenAndCompletedOnce) {
               static_cast<std::uint32_t>(i));
 }
 
-TEST_P(RailConformance, ChunksThatCoalesceArriveThoughTheirSenderIsAway) {
+TEST_P(RailConformance, HeldChunksArriveThoughTheirSenderIsAway) {
   connect();
   constexpr std::uint32_t kChunks = 16;
   constexpr std::uint32_t kBytes = 700;
   for (std::uint32_t i = 0; i < kChunks; ++i) {
-    ASSERT_TRUE(post(std::size_t{i} * kBytes, kBytes, i, /*coalesce=*/true)) << i;
+    ASSERT_TRUE(post(std::size_t{i} * kBytes, kBytes, i, /*held=*/true)) << i;
   }
   sender().submit();
   const auto end = Clock::now() + std::chrono::seconds(10);

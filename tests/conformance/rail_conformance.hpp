@@ -85,7 +85,7 @@ class RailConformance : public testing::TestWithParam<RailCase> {
   /// Polls one or both rails for a while in which nothing is to happen.
   void idle(bool poll_sender = true, bool poll_receiver = true);
   void connect();
-  bool post(std::size_t at, std::uint32_t bytes, std::uint32_t immediate, bool coalesce = false);
+  bool post(std::size_t at, std::uint32_t bytes, std::uint32_t immediate, bool held = false);
   /// The bytes that are to go to this place of the window.
   static std::byte pattern(std::size_t at) { return static_cast<std::byte>(at * 31 / 7 + 1); }
   static const std::vector<std::byte>& whole_pattern();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "transport/fake/fake_rail.hpp"
 
@@ -176,6 +177,7 @@ void FakeNetwork::end_down(Link& link, int side, const std::string& reason, bool
   End& end = link.ends[side];
   if (!end.up) return;
   end.up = false;
+  end.held.clear();
   FakeRail* mine = rail(link.ports[side]);
   const int peer = link.ports[1 - side].rank;
   if (report && mine != nullptr) {
@@ -235,7 +237,27 @@ bool FakeNetwork::post(Link& link, int side, const Chunk& chunk) {
   end.in_flight_bytes += chunk.bytes;
   end.use.most_bytes = std::max(end.use.most_bytes, end.in_flight_bytes);
   if (chunk.bulk) ++end.use.bulk_chunks;
-  if (chunk.coalesce) ++end.use.coalescing_chunks;
+  if (chunk.held) {
+    ++end.use.held_chunks;
+    end.held.push_back(chunk);
+  } else {
+    hand_over(link, side);
+    send(link, side, chunk);
+  }
+  return true;
+}
+
+/// What is held leaves, in the order in which it came.
+void FakeNetwork::hand_over(Link& link, int side) {
+  End& end = link.ends[side];
+  if (end.held.empty()) return;
+  ++end.use.batches;
+  for (const Chunk& chunk : std::exchange(end.held, {})) send(link, side, chunk);
+}
+
+void FakeNetwork::send(Link& link, int side, const Chunk& chunk) {
+  End& end = link.ends[side];
+  const FakeRailOptions& options = options_of(link, side);
   FakeRail& sender = *rail(link.ports[side]);
   const double duration_ns = static_cast<double>(chunk.bytes) / options.bytes_per_second * 1e9;
   sender.sends_until_ns_ = std::max(sender.sends_until_ns_, now_ns_ - options.saved_up_ns) +
@@ -250,7 +272,6 @@ bool FakeNetwork::post(Link& link, int side, const Chunk& chunk) {
   parcel->generation = end.generation;
   parcel->bytes.assign(chunk.from, chunk.from + chunk.bytes);
   at(end.last_arrival_ns, [this, &link, side, parcel] { deliver(link, side, parcel); });
-  return true;
 }
 
 void FakeNetwork::deliver(Link& link, int side, const std::shared_ptr<Parcel>& parcel) {

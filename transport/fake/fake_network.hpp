@@ -82,7 +82,8 @@ class FakeNetwork {
     std::uint64_t most_bytes = 0;
     std::int64_t longest_ns = 0;  // from posting a chunk to its completion
     std::uint64_t bulk_chunks = 0;
-    std::uint64_t coalescing_chunks = 0;  // that might have been held back
+    std::uint64_t held_chunks = 0;
+    std::uint64_t batches = 0;  // of held chunks that left together
   };
   Use use(Port from, Port to) { return link(from, to).ends[from.rank < to.rank ? 0 : 1].use; }
   /// Nothing was posted to a rail of this rank without a submit() or poll() after it.
@@ -100,6 +101,7 @@ class FakeNetwork {
       std::int64_t time_ns = 0;
     };
     std::deque<Posted> in_flight;
+    std::vector<Chunk> held;  // the last of those in flight, which have not left
     std::uint64_t in_flight_bytes = 0;
     Use use;
     std::int64_t last_arrival_ns = 0;  // at the other end: a link keeps its order
@@ -142,6 +144,8 @@ class FakeNetwork {
   void end_down(Link& link, int side, const std::string& reason, bool report);
   void notice(Link& link, int side, std::uint64_t generation, const std::string& reason);
   bool post(Link& link, int side, const Chunk& chunk);
+  void hand_over(Link& link, int side);
+  void send(Link& link, int side, const Chunk& chunk);
   void deliver(Link& link, int side, const std::shared_ptr<Parcel>& parcel);
   void land(Link& link, int side, const std::shared_ptr<Parcel>& parcel);
   bool post_control(Link& link, int side, std::span<const std::byte> message);

@@ -76,6 +76,11 @@ bool FakeRail::post_control(int peer, std::span<const std::byte> message) {
   return taken;
 }
 
+void FakeRail::submit() {
+  for (const int peer : unsubmitted_) network_.hand_over(link_to(peer), side_to(peer));
+  unsubmitted_.clear();
+}
+
 void FakeRail::flush_acknowledgements() {
   while (!held_.empty()) acknowledge_held(held_.begin()->first);
 }

@@ -31,7 +31,7 @@ class FakeRail final : public Rail {
   bool is_up(int peer) const override;
   bool post(int peer, const Chunk& chunk) override;
   bool post_control(int peer, std::span<const std::byte> message) override;
-  void submit() override { unsubmitted_.clear(); }
+  void submit() override;
   bool poll(RailEvents& events) override;
   bool poll_peer(RailEvents& events, int peer) override;
   bool flushed() const override { return unsubmitted_.empty(); }
@@ -75,8 +75,8 @@ class FakeRail final : public Rail {
   int index_;
   std::string name_;
   std::int64_t sends_until_ns_ = 0;
-  // Peers to whom something was posted since submit(). It is under way already, but whoever forgets
-  // submit() is to be seen.
+  // Peers to whom something was posted since submit(). What is not held is under way already, but
+  // whoever forgets submit() is to be seen.
   std::set<int> unsubmitted_;
   std::span<std::byte> primary_;
   std::map<std::uint64_t, std::span<std::byte>> windows_;

@@ -1,5 +1,5 @@
-// Who is told of chunks that arrived, and when: chunks are acknowledged by what goes back anyway,
-// by frames of their own, and segments by the kernel, which may be made to wait.
+// Who is told of chunks that arrived, and when: they are acknowledged by what goes back anyway, and
+// by frames of their own.
 #include <algorithm>
 
 #include "lib/base/clock.hpp"
@@ -73,19 +73,6 @@ void TcpRail::check_acknowledgements() {
       send_acknowledgement(*link);
     }
   }
-}
-
-void TcpRail::look_at_segments(TcpLink& link, bool received) {
-  SegmentAcknowledgements& acknowledgements = link.stream->acknowledgements;
-  if (!received && !acknowledgements.are_withheld()) return;
-  const bool were_withheld = acknowledgements.are_withheld();
-  if (received) {
-    acknowledgements.note_read(link.fd.get(), link.stream->peer_coalesces);
-  } else {
-    acknowledgements.note_wait(link.fd.get());
-  }
-  withheld_links_ +=
-      static_cast<int>(acknowledgements.are_withheld()) - static_cast<int>(were_withheld);
 }
 
 }  // namespace allrail::transport

@@ -54,7 +54,6 @@ class TcpRail::Receiver final : public FrameSink {
   }
 
   Target chunk_begins(const FrameHeader& header) override {
-    link_.stream->peer_coalesces = header.coalesce != 0;
     Target target = rail_.windows_.find(header);
     if (target.violation == nullptr &&
         !events_.chunk_wanted(rail_.index(), link_.peer, header.immediate)) {
@@ -92,14 +91,13 @@ bool TcpRail::post(int peer, const Chunk& chunk) {
   header.type = FrameType::Chunk;
   header.primary = chunk.primary ? 1 : 0;
   header.bulk = chunk.bulk ? 1 : 0;
-  header.coalesce = chunk.coalesce && chunk.bytes <= kMostCoalescedBytes ? 1 : 0;
   header.bytes = chunk.bytes;
   header.immediate = chunk.immediate;
   header.window = chunk.primary ? 0 : chunk.window.address;
   header.key = chunk.primary ? 0 : chunk.window.key;
   header.offset = chunk.offset;
   ++stream.chunks_posted;
-  return send_frame(*link, header, chunk.from);
+  return send_frame(*link, header, chunk.from, chunk.held);
 }
 
 bool TcpRail::post_control(int peer, std::span<const std::byte> message) {
@@ -112,28 +110,24 @@ bool TcpRail::post_control(int peer, std::span<const std::byte> message) {
   return send_frame(*link, header, message.data());
 }
 
-bool TcpRail::send_frame(TcpLink& link, const FrameHeader& frame, const std::byte* payload) {
-  Stream& stream = *link.stream;
+bool TcpRail::send_frame(TcpLink& link, const FrameHeader& frame, const std::byte* payload,
+                         bool held) {
   FrameHeader header = frame;
-  header.received = stream.chunks_received;
-  const bool may_coalesce = frame.coalesce != 0;
-  const std::int64_t now_ns = may_coalesce ? base::now_ns() : 0;
-  header.coalesce = stream.coalescing.note_frame(may_coalesce, now_ns) ? 1 : 0;
-  send_or_queue(link, header, payload);
-  if (stream.queue.empty()) stream.coalescing.apply(link.fd.get());
+  header.received = link.stream->chunks_received;
+  send_or_queue(link, header, payload, held);
   return true;
 }
 
-void TcpRail::send_or_queue(TcpLink& link, const FrameHeader& header, const std::byte* payload) {
+void TcpRail::send_or_queue(TcpLink& link, const FrameHeader& header, const std::byte* payload,
+                            bool held) {
   Stream& stream = *link.stream;
   if (!stream.queue.empty()) {
     stream.queue.push(header, payload, 0);
     return;
   }
   const std::size_t total_bytes = kFrameHeaderBytes + header.bytes;
-  if (total_bytes > kInlineBytes) {
-    // More such may follow at once: together they cost one system call, and one segment that is
-    // not full.
+  if (held || total_bytes > kInlineBytes) {
+    // More may follow: together they cost one system call, and one segment that is not full.
     stream.queue.push(header, payload, 0);
     stream.unsubmitted = unsubmitted_ = true;
     ++queued_links_;
@@ -204,7 +198,6 @@ void TcpRail::flush(TcpLink& link) {
     advance_queue(stream, static_cast<std::size_t>(sent));
     if (stream.queue.empty()) {
       --queued_links_;
-      stream.coalescing.apply(link.fd.get());
       if (std::exchange(stream.wants_writable, false)) watch(link, EPOLLIN, false);
       return;
     }
@@ -296,7 +289,6 @@ bool TcpRail::receive(TcpLink& link, RailEvents& events) {
     if (count < target.size() + buffer_bytes) break;
   }
   if (is_much_untold(stream)) send_acknowledgement(link);
-  look_at_segments(link, any);
   return any;
 }
 
@@ -330,9 +322,6 @@ bool TcpRail::poll(RailEvents& events) {
     for (TcpLink* link : up_) flush(*link);
   }
   if (untold_links_ != 0) check_acknowledgements();
-  if (withheld_links_ != 0) {
-    for (TcpLink* link : up_) look_at_segments(*link, false);
-  }
   return any;
 }
 

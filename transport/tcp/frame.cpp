@@ -59,7 +59,7 @@ FrameReader::Result FrameReader::parse(std::span<const std::byte> bytes, FrameSi
 }
 
 FrameReader::Result FrameReader::begin_frame(const FrameHeader& header, FrameSink& sink) {
-  if (header.primary > 1 || header.bulk > 1 || header.coalesce > 1) {
+  if (header.primary > 1 || header.bulk > 1 || header.reserved != 0) {
     return violated("sent a malformed frame");
   }
   switch (header.type) {

@@ -22,7 +22,7 @@
 
 namespace allrail::transport {
 
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 inline constexpr std::size_t kMaxHandshakeExtraBytes = 64;
 /// A server waits this long for a connection that has proved nothing, ...
 inline constexpr std::int64_t kStrangerDeadlineMs = 2'000;

@@ -192,7 +192,6 @@ void TcpRail::close_socket(TcpLink& link) {
     std::erase(up_, &link);
     if (!link.stream->queue.empty()) --queued_links_;
     if (link.stream->chunks_untold() != 0) --untold_links_;
-    if (link.stream->acknowledgements.are_withheld()) --withheld_links_;
     if (!link.doom.empty()) --doomed_links_;
     link.stream->reset();
     link.doom.clear();

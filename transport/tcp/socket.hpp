@@ -1,6 +1,6 @@
 // TCP sockets: addresses, listening, connecting without blocking.
 //
-// Every socket is non-blocking, close-on-exec, without Nagle's delay (but see coalescing.hpp),
+// Every socket is non-blocking, close-on-exec, without Nagle's delay,
 // never under BBR's pacing, and bound to one address of this host: never to all of them. Signals
 // are avoided by MSG_NOSIGNAL at every send.
 #pragma once

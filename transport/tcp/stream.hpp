@@ -8,7 +8,6 @@
 #include <cstring>
 #include <span>
 
-#include "transport/tcp/coalescing.hpp"
 #include "transport/tcp/frame.hpp"
 
 namespace allrail::transport {
@@ -70,9 +69,6 @@ struct Stream {
   std::uint32_t last_chunk_bytes = 0;
   bool wants_writable = false;  // epoll watches for room in the socket
   bool unsubmitted = false;     // frames were queued since the socket was last offered some
-  Coalescing coalescing;
-  bool peer_coalesces = false;  // said by the last chunk from there
-  SegmentAcknowledgements acknowledgements;
 
   int in_flight() const { return static_cast<int>(chunks_posted - chunks_completed); }
   std::uint32_t chunks_untold() const { return chunks_received - chunks_told; }
@@ -83,9 +79,6 @@ struct Stream {
     chunks_received = chunks_told = bytes_untold = last_chunk_bytes = 0;
     untold_since_ns = 0;
     wants_writable = unsubmitted = false;
-    coalescing = Coalescing();
-    peer_coalesces = false;
-    acknowledgements = SegmentAcknowledgements();
   }
 };
 

@@ -165,10 +165,6 @@ void TcpRail::prepare_sleep() {
   if (acceptor_.needs_poll()) wake_ns = std::min(wake_ns, acceptor_.wake_at_ns());
   for (TcpLink* link : up_) {
     Stream& stream = *link->stream;
-    if (stream.acknowledgements.are_withheld()) {
-      stream.acknowledgements.send(link->fd.get());
-      --withheld_links_;
-    }
     if (!stream.queue.empty() && !stream.wants_writable) {
       stream.wants_writable = true;
       watch(*link, EPOLLIN | EPOLLOUT, false);

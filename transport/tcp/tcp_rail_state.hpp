@@ -114,8 +114,10 @@ class TcpRail final : public Rail {
   void watch(TcpLink& link, std::uint32_t wanted_events, bool is_new);
 
   // datapath.cpp
-  bool send_frame(TcpLink& link, const FrameHeader& frame, const std::byte* payload);
-  void send_or_queue(TcpLink& link, const FrameHeader& header, const std::byte* payload);
+  /// `held`: it lies in the queue until submit().
+  bool send_frame(TcpLink& link, const FrameHeader& frame, const std::byte* payload,
+                  bool held = false);
+  void send_or_queue(TcpLink& link, const FrameHeader& header, const std::byte* payload, bool held);
   void flush(TcpLink& link);
   void advance_queue(Stream& stream, std::size_t sent_bytes);
   void send_failed(TcpLink& link, int error_number);
@@ -127,7 +129,6 @@ class TcpRail final : public Rail {
   void told(Stream& stream, std::uint32_t received);
   void send_acknowledgement(TcpLink& link);
   void check_acknowledgements();
-  void look_at_segments(TcpLink& link, bool received);
 
   TcpRailOptions options_;
   RailPlace place_;
@@ -141,7 +142,6 @@ class TcpRail final : public Rail {
   int queued_links_ = 0;              // up, with frames that the kernel has not taken
   bool unsubmitted_ = false;          // some of them have frames that it was not offered yet
   int untold_links_ = 0;              // up, with chunks that were not acknowledged
-  int withheld_links_ = 0;            // up, with segments that wait for their acknowledgement
   int doomed_links_ = 0;
   int early_links_ = 0;  // with a connection that came early
   int polls_until_clock_ = 0;

@@ -34,6 +34,7 @@ int run(const probe::Arguments& arguments) {
   if (mode == "plans") return probe::run_plans(arguments);
   if (mode == "mixed-plans") return probe::run_mixed_plans(arguments);
   if (mode == "pace") return probe::run_pace(arguments);
+  if (mode == "stream") return probe::run_stream(arguments);
   if (mode == "plan-loop") return probe::run_plan_loop(arguments);
   if (mode == "plan-helper") return probe::run_plan_helper(arguments);
   if (mode == "plan-misuse") return probe::run_plan_misuse(arguments);

@@ -108,6 +108,7 @@ int run_two_threads(const Arguments& arguments);
 int run_plans(const Arguments& arguments);
 int run_mixed_plans(const Arguments& arguments);
 int run_pace(const Arguments& arguments);
+int run_stream(const Arguments& arguments);
 int run_plan_loop(const Arguments& arguments);
 int run_plan_helper(const Arguments& arguments);
 int run_plan_misuse(const Arguments& arguments);

@@ -32,16 +32,19 @@ TEST(FabricProperty, EveryPutArrivesOnceWithItsBytes) {
     all.chunks += result.chunks;
     all.fences += result.fences;
     all.replays += result.replays;
+    all.held += result.held;
     all.duplicates += result.duplicates;
   }
-  std::printf("%llu chunks, %llu fences, %llu replays, %llu duplicates\n",
+  std::printf("%llu chunks, %llu fences, %llu replays, %llu duplicates, %llu held\n",
               static_cast<unsigned long long>(all.chunks),
               static_cast<unsigned long long>(all.fences),
               static_cast<unsigned long long>(all.replays),
-              static_cast<unsigned long long>(all.duplicates));
+              static_cast<unsigned long long>(all.duplicates),
+              static_cast<unsigned long long>(all.held));
   if (only_seed != 0) return;
   // The runs must reach what they are about.
   EXPECT_GT(all.fences, run_count / 2);
+  EXPECT_GT(all.held, run_count);
   EXPECT_GT(all.replays, run_count / 2);
   EXPECT_GT(all.duplicates, run_count / 2);
 }

@@ -115,6 +115,8 @@ class Traffic {
     options.fabric.stripe_threshold_bytes = 512;
     options.fabric.chunk_bytes = 512U << below(5);
     options.fabric.no_link_limit_ns = kLongestRun;
+    options.fabric.may_hold = chance(50);
+    is_stream_ = chance(50);
     return options;
   }
 
@@ -148,13 +150,14 @@ class Traffic {
     for (auto* positions : {&sent_, &first_open_, &first_unconsumed_})
       positions->resize(ranks * ranks);
     std::vector<std::uint64_t> used(2 * ranks, 64);
-    const std::uint64_t most = chance(4) ? 300 : 16;
+    const std::uint64_t most = chance(4) ? 300 : is_stream_ ? 60 : 16;
     for (int from = 0; from < world_.ranks(); ++from)
       for (int to = 0; to < world_.ranks(); ++to) {
         if (from == to) continue;
         const std::uint64_t count = below(most);
         for (std::uint64_t i = 0; i < count; ++i) {
-          const std::uint64_t bytes = chance(60) ? 1 + below(512) : 1 + below(40'000);
+          const std::uint64_t bytes =
+              chance(is_stream_ ? 97 : 60) ? 1 + below(512) : 1 + below(40'000);
           Exchange put;
           put.second_window = chance(30);
           std::uint64_t& end = used[2 * static_cast<std::size_t>(to) + (put.second_window ? 1 : 0)];
@@ -218,7 +221,7 @@ class Traffic {
     auto& puts = puts_[pair(from, to)];
     std::size_t& next = sent_[pair(from, to)];
     Fabric& fabric = world_.fabric(from);
-    while (next < puts.size() && fabric.can_put(to) && !chance(30)) {
+    while (next < puts.size() && fabric.can_put(to) && !chance(is_stream_ ? 3 : 30)) {
       Exchange& put = puts[next++];
       Put what;
       what.peer = to;
@@ -227,10 +230,18 @@ class Traffic {
       what.offset = put.offset;
       what.window = put.second_window ? &windows_[static_cast<std::size_t>(to)] : nullptr;
       what.port = static_cast<int>(below(3));
-      what.coalesce = what.bytes % 2 == 0;
+      what.coalesce = is_stream_ || what.bytes % 2 == 0;
       what.call = ++call_;
       put.number = fabric.put(what);
-      check_submitted(from, "put");
+      if (fabric.holds()) {
+        ++result_.held;
+      } else {
+        check_submitted(from, "put");
+      }
+      if (chance(5)) {
+        fabric.hand_over();
+        check_submitted(from, "hand_over");
+      }
       put.sent = true;
       if (put.number != next - 1) fail("put numbers are not in order");
     }
@@ -374,6 +385,7 @@ class Traffic {
 
   Random engine_;
   std::uint64_t rail_count_ = 0;
+  bool is_stream_ = false;                // no put is answered
   std::vector<std::vector<int>> cables_;  // as in WorldOptions
   World world_;
   std::vector<std::vector<std::byte>> second_;

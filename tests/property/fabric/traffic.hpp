@@ -12,6 +12,7 @@ struct RunResult {
   std::uint64_t fences = 0;
   std::uint64_t replays = 0;
   std::uint64_t duplicates = 0;
+  std::uint64_t held = 0;  // puts that stayed in their rails for a while
 };
 
 /// Everything about the run follows from the seed.

@@ -44,6 +44,7 @@ struct EngineRank final : TeamEvents {
         segment(std::move(its_segment)) {
     transport::FabricOptions options;
     options.now_ns = [&network] { return network.now_ns(); };
+    options.may_hold = true;
     std::vector<std::unique_ptr<transport::Rail>> rails;
     rails.push_back(std::make_unique<CountingRail>(network.make_rail(rank, 0), registrations));
     fabric = std::make_unique<transport::Fabric>(rank, map.ranks(), std::move(rails), options);

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "coll/engine_group.hpp"
 #include "tests/unit/coll/engine_rank.hpp"
 
 namespace allrail::coll {
@@ -220,38 +221,69 @@ TEST_F(StreamOfTwo, ReadsTheHeaderThatSaysWhatAPutWaitsFor) {
   }
 }
 
-/// Chunks that rails may hold back, and the calls that they belong to.
-class CoalescingStream : public Streaming, public ::testing::Test {
+/// Chunks that lie in rails for a while, and the calls that they belong to.
+class HeldStream : public Streaming, public ::testing::Test {
  protected:
-  CoalescingStream() : Streaming(1) {
+  HeldStream() : Streaming(1) {
     prepare(
         {{Operation::Broadcast, 1, 8}, {Operation::Gather, 1, 8}, {Operation::Allgather, 1, 8}});
   }
-  std::uint64_t coalescing() {
-    std::uint64_t chunks = 0;
+  transport::FakeNetwork::Use use() {
+    transport::FakeNetwork::Use all;
     for (int from = 0; from < ranks(); ++from) {
       for (int to = 0; to < ranks(); ++to) {
-        if (from != to) chunks += network_.use({from, 0}, {to, 0}).coalescing_chunks;
+        if (from == to) continue;
+        const transport::FakeNetwork::Use one = network_.use({from, 0}, {to, 0});
+        all.held_chunks += one.held_chunks;
+        all.batches += one.batches;
       }
     }
-    return chunks;
+    return all;
   }
+  std::uint64_t held() { return use().held_chunks; }
+  /// Calls of the root until one is held.
+  void start_until_held() {
+    CallRun& run = calls_[0].kinds[kBroadcast].run;
+    for (int call = 0; call < 20 && !at(0).fabric->holds(); ++call) at(0).engine->start(run);
+    ASSERT_TRUE(at(0).fabric->holds());
+  }
+
+  static constexpr std::size_t kBroadcast = 0;
+  static constexpr std::size_t kGather = 1;
+  static constexpr std::size_t kAllgather = 2;
 };
 
-constexpr std::size_t kBroadcast = 0;
-constexpr std::size_t kGather = 1;
-constexpr std::size_t kAllgather = 2;
-constexpr std::uint64_t kPutsPerCall = kNodes - 1;
+TEST_F(HeldStream, BeginsWithSomeCallsThatAreAlike) {
+  std::uint64_t before = 0;
+  for (const std::size_t kind : {kBroadcast, kGather}) {
+    // The first one answers what came before, and four are sent at once.
+    ASSERT_NO_FATAL_FAILURE(make_calls(5, kind));
+    EXPECT_EQ(held(), before);
+    ASSERT_NO_FATAL_FAILURE(make_calls(40, kind));
+    EXPECT_GT(held(), before + 40);
+    EXPECT_LT(2 * use().batches, held()) << "some leave together";
+    before = held();
+  }
+}
 
-TEST_F(CoalescingStream, BeginsWithTheSecondCallThatIsAlike) {
-  ASSERT_NO_FATAL_FAILURE(make_calls(1, kBroadcast));
-  EXPECT_EQ(coalescing(), 0U);
-  ASSERT_NO_FATAL_FAILURE(make_calls(9, kBroadcast));
-  EXPECT_EQ(coalescing(), 9 * kPutsPerCall);
-  ASSERT_NO_FATAL_FAILURE(make_calls(1, kGather));
-  EXPECT_EQ(coalescing(), 9 * kPutsPerCall) << "a gather answers a broadcast";
-  ASSERT_NO_FATAL_FAILURE(make_calls(5, kGather));
-  EXPECT_EQ(coalescing(), 14 * kPutsPerCall);
+TEST_F(HeldStream, SaysToItsGroupThatItHolds) {
+  EngineGroup group;
+  int told = 0;
+  group.set_on_held([&told] { ++told; });
+  for (const int rank : {0, 1}) {
+    group.join(*at(rank).engine);
+    at(rank).team.group = &group;
+  }
+  ASSERT_NO_FATAL_FAILURE(start_until_held());
+  EXPECT_EQ(told, 1);
+  group.hand_over_others(*at(0).engine);
+  EXPECT_TRUE(at(0).fabric->holds()) << "its own next call does not";
+  group.hand_over_others(*at(1).engine);
+  EXPECT_FALSE(at(0).fabric->holds()) << "a call of another communicator hands over";
+  EXPECT_TRUE(network_.all_submitted(0));
+  ASSERT_NO_FATAL_FAILURE(start_until_held());
+  group.idle_progress();
+  EXPECT_FALSE(at(0).fabric->holds()) << "so does whoever comes while the user is away";
 }
 
 class WalkedStream : public Streaming, public ::testing::Test {
@@ -264,17 +296,17 @@ class WalkedStream : public Streaming, public ::testing::Test {
 
 /// The second rank of a node gives its block to the first and is through.
 TEST_F(WalkedStream, EndsWithACallThatWentPastTheQueue) {
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 20; ++round) {
     ASSERT_NO_FATAL_FAILURE(make_calls(1, 0));
     ASSERT_NO_FATAL_FAILURE(make_calls(1, 1));
   }
-  EXPECT_EQ(network_.use({3, 0}, {0, 0}).coalescing_chunks, 0U);
-  ASSERT_NO_FATAL_FAILURE(make_calls(3, 0));
-  EXPECT_EQ(network_.use({3, 0}, {0, 0}).coalescing_chunks, 2U);
+  EXPECT_EQ(network_.use({3, 0}, {0, 0}).held_chunks, 0U);
+  ASSERT_NO_FATAL_FAILURE(make_calls(30, 0));
+  EXPECT_GT(network_.use({3, 0}, {0, 0}).held_chunks, 10U);
 }
 
-/// A piece would wait for the acknowledgement of the one before it.
-TEST_F(CoalescingStream, IsNotOfCallsThatPutToSomebodyTwice) {
+/// A piece would wait for the ones behind it.
+TEST_F(HeldStream, IsNotOfCallsThatPutToSomebodyTwice) {
   PlanRequest wanted = request({Operation::Broadcast, 1, 400});
   const PlanLimits limits{testing::geometry().large_slot_bytes, UINT64_MAX};
   EXPECT_TRUE(CallPlan(wanted, at(0).roster, limits).may_coalesce());
@@ -284,14 +316,14 @@ TEST_F(CoalescingStream, IsNotOfCallsThatPutToSomebodyTwice) {
   EXPECT_FALSE(CallPlan(wanted, at(0).roster, limits).may_coalesce());
 }
 
-TEST_F(CoalescingStream, EndsWithWhateverComesInBetween) {
-  for (int round = 0; round < 5; ++round) {
+TEST_F(HeldStream, EndsWithWhateverComesInBetween) {
+  for (int round = 0; round < 20; ++round) {
     for (const std::size_t kind : {kBroadcast, kAllgather, kBroadcast, kGather}) {
       ASSERT_NO_FATAL_FAILURE(make_calls(1, kind));
     }
   }
   ASSERT_NO_FATAL_FAILURE(make_calls(5, kAllgather));
-  EXPECT_EQ(coalescing(), 0U);
+  EXPECT_EQ(held(), 0U);
 }
 
 std::vector<Stream> streams(std::initializer_list<Operation> operations,

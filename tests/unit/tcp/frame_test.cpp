@@ -225,7 +225,7 @@ TEST(FrameReader, RefusesWhatDoesNotFit) {
   header.primary = 2;
   expect_violation(header, "sent a malformed frame");
   header = chunk(8, 0);
-  header.coalesce = 2;
+  header.reserved = 1;
   expect_violation(header, "sent a malformed frame");
   header = chunk(8, 0);
   header.bulk = 2;
