@@ -223,7 +223,7 @@ bool Engine::tell_peers_behind(const CallPlan& plan) {
   // Within a call peers need what it needs, and behind it what the next one does.
   const bool is_over = done_counts_.has_finished(sequence_);
   const DoneCounts::Behind behind =
-      plan.slot_bytes() <= geometry.most_in_one_slot()
+      slots_.takes_one(plan.slot_bytes(), plan.slot_order())
           ? DoneCounts::behind_in_smallest_ring(sequence_ + is_over,
                                                 is_over ? slots_.next_small_needs() : needed_)
       : plan.slot_bytes() <= geometry.most_in_small_ring() ? done_counts_.behind_in_small_ring()

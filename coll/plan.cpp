@@ -90,10 +90,13 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
 CallPlan::~CallPlan() = default;
 
 /// Where rails carry anything, a slot is free when puts are acknowledged, which may be late. Slices
-/// of a call go their way several at once. A root may be many small calls ahead of its leaves, so
-/// these stay in the ring. Who shares a core finds what another wrote in its own caches.
+/// of a call go their way several at once. Where data goes one way only, who sends may be as many
+/// calls ahead as there are slots. Who shares a core finds what another wrote in its own caches.
 SlotOrder CallPlan::choose_order(const Roster& roster, const PlanLimits& limits) const {
-  if (limits.has_rails || roster.nodes() > 1 || slices_ > 1) return SlotOrder::Ring;
+  if (slices_ > 1) return SlotOrder::Ring;
+  if (limits.has_rails || roster.nodes() > 1) {
+    return description_.root >= 0 ? SlotOrder::Far : SlotOrder::Ring;
+  }
   const Operation operation = description_.operation;
   const bool all_await_all = operation == Operation::Barrier || operation == Operation::Allgather ||
                              operation == Operation::Allgatherv || operation == Operation::Alltoall;

@@ -69,7 +69,7 @@ SlotRing::SlotRing(const SlotGeometry& geometry)
       last_call_(static_cast<std::size_t>(geometry.small_slots + geometry.large_slots), 0) {}
 
 SlotUse SlotRing::take_more(std::uint64_t bytes, std::uint64_t call, SlotOrder order) {
-  if (order == SlotOrder::Far && bytes <= geometry_.small_slot_bytes) return take_one(call, order);
+  if (takes_one(bytes, order)) return take_one(call, order);
   if (bytes <= geometry_.most_in_small_ring()) return take_together(call, order);
   const int number = geometry_.small_slots + next_large_;
   if (++next_large_ == geometry_.large_slots) next_large_ = 0;

@@ -48,7 +48,8 @@ enum class SlotOrder {
   // gets ahead of others; they leave the ring where it is.
   Near,
   // As Ring, but a call that fits into one slot takes no more: so many calls lie between two that
-  // use the same memory that no second-level cache holds it any more.
+  // use the same memory that no second-level cache holds it any more, and so many may be on their
+  // way.
   Far,
 };
 /// Near calls go round so many slots: two of those that take four may be under way at once.
@@ -67,6 +68,10 @@ class SlotRing {
   SlotUse take(std::uint64_t bytes, std::uint64_t call, SlotOrder order = SlotOrder::Ring) {
     if (bytes > most_in_one_slot_) return take_more(bytes, call, order);
     return take_one(call, order);
+  }
+  /// Whether such a call takes one small slot.
+  bool takes_one(std::uint64_t bytes, SlotOrder order) const {
+    return bytes <= (order == SlotOrder::Far ? geometry_.small_slot_bytes : most_in_one_slot_);
   }
   /// What `previous_call` will be of the next call if it needs one small slot.
   std::uint64_t next_small_needs() const {

@@ -328,6 +328,8 @@ class FabricState : public RailEvents {
   void pump_peer(Peer& peer, std::uint64_t& ahead_bytes);
   bool any_room(const Peer& peer) const;
   RailSpeeds speeds_to(const Peer& peer) const;
+  bool are_fast(const Peer& peer) const;
+  bool may_be_held(const Peer& peer, const Put& put) const;
   bool is_to_measure(Peer& peer, const Put& put) const;
   void activate(Peer& peer);
 

@@ -16,14 +16,17 @@
 
 namespace allrail::transport {
 
-/// Beyond that a put costs as much as its bytes do.
+/// Longer puts measure their rails by how long they take.
 inline constexpr std::uint64_t kMostHeldPutBytes = 10U << 10;
+/// The same over rails that are known to be faster than the processors. Beyond that a put costs as
+/// much as its bytes do.
+inline constexpr std::uint64_t kMostHeldFastPutBytes = 18U << 10;
 
 class Holding {
  public:
   /// Of every put, before it is given to its rails. True: it may lie there with those held already.
-  bool note(bool is_of_stream, std::uint64_t bytes, std::uint64_t call, std::int64_t now_ns) {
-    if (!is_of_stream || bytes > kMostHeldPutBytes) {
+  bool note(bool may_be_held, std::uint64_t bytes, std::uint64_t call, std::int64_t now_ns) {
+    if (!may_be_held) {
       calls_in_turn_ = 0;
       return false;
     }
@@ -43,7 +46,7 @@ class Holding {
  private:
   static constexpr std::uint32_t kSentAtOnce = 4;
   static constexpr std::uint32_t kMostHeldCalls = 32;
-  static constexpr std::uint64_t kMostHeldBytes = 64U << 10;  // to one peer
+  static constexpr std::uint64_t kMostHeldBytes = 256U << 10;  // to one peer
   static constexpr std::int64_t kMostHeldNs = 100'000;
   /// Who computes that long between its calls gains nothing, and its receivers may wait.
   static constexpr std::int64_t kStreamGapNs = 50'000;

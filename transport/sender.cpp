@@ -105,7 +105,8 @@ std::uint64_t FabricState::put(const Put& put) {
   newest_ = &open;
 
   now_ns_ = now();
-  may_hold_ = options_.may_hold && holding_.note(put.coalesce, put.bytes, put.call, now_ns_) &&
+  may_hold_ = options_.may_hold &&
+              holding_.note(may_be_held(to, put), put.bytes, put.call, now_ns_) &&
               (holds_ || rails_flushed());
   if (open.striped && open.measured && cut.count >= kLeastChunksToLearn && put.only_rail < 0) {
     observe(open);
@@ -121,14 +122,24 @@ std::uint64_t FabricState::put(const Put& put) {
   return number;
 }
 
+bool FabricState::are_fast(const Peer& peer) const {
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    if (peer.links[i].usable() && !rails_[i].departures.is_fast()) return false;
+  }
+  return true;
+}
+
+static_assert(kMostHeldPutBytes < kMeasuredPutBytes);
+bool FabricState::may_be_held(const Peer& peer, const Put& put) const {
+  return put.coalesce &&
+         (put.bytes <= kMostHeldPutBytes || (put.bytes <= kMostHeldFastPutBytes && are_fast(peer)));
+}
+
 /// Whether the chunks of a put that is cut ask for acknowledgements of their own. Where the
 /// processors are what rails wait for these cost more than they tell, and one put in so many is
 /// enough. What goes straight to user memory mostly comes from there, and its sender waits.
 bool FabricState::is_to_measure(Peer& peer, const Put& put) const {
-  if (put.window != nullptr) return true;
-  for (std::size_t i = 0; i < peer.links.size(); ++i) {
-    if (peer.links[i].usable() && !rails_[i].departures.is_fast()) return true;
-  }
+  if (put.window != nullptr || !are_fast(peer)) return true;
   return peer.fast_puts++ % kMeasuredEvery == 0;
 }
 
@@ -223,7 +234,8 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
     holds_ = true;
   } else {
     to_submit_ = true;
-    watch(state, peer.rank, chunk.bytes, now_ns_);
+    // What is held leaves before it, and would be counted as time of its own.
+    if (!holds_) watch(state, peer.rank, chunk.bytes, now_ns_);
   }
   InFlight& record = link.at(link.in_flight);
   record.chunk = {put.number, index};

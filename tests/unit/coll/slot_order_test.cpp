@@ -52,5 +52,13 @@ TEST(SlotOrder, IsTheRingWhereRailsCarryAnything) {
   EXPECT_EQ(order_of(Operation::Barrier, 0, {0, 1}), SlotOrder::Ring);
 }
 
+TEST(SlotOrder, IsFarOverRailsWhereDataGoesOneWay) {
+  for (const std::uint64_t bytes : {8, 8192, 16384}) {
+    EXPECT_EQ(order_of(Operation::Gather, bytes, {0, 1}), SlotOrder::Far) << bytes;
+    EXPECT_EQ(order_of(Operation::Gather, bytes, {0, 0}, false, true), SlotOrder::Far) << bytes;
+  }
+  EXPECT_EQ(order_of(Operation::Gather, 1 << 20, {0, 1}), SlotOrder::Ring) << "slices";
+}
+
 }  // namespace
 }  // namespace allrail::coll
