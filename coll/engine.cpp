@@ -38,6 +38,7 @@ void Engine::connect(const CallPlan& plan) {
 }
 
 void Engine::run(const CallPlan& plan, const Buffers& buffers, base::Deadline deadline) {
+  hand_over_before(plan);
   // Calls of other communicators go on in waits only, which a row of walked calls never makes.
   const bool others = team_.group != nullptr && team_.group->others_in_flight(*this);
   if (plan.is_on_node() && front_ == nullptr && !others) {
@@ -82,6 +83,12 @@ bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
   return true;
 }
 
+/// What lies in the rails of any communicator leaves before a call, unless that goes on with it.
+inline void Engine::hand_over_before(const CallPlan& plan) {
+  if (team_.group != nullptr) team_.group->hand_over_others(*this);
+  if (!plan.may_coalesce()) hand_over();
+}
+
 /// Its number, stamp and slot, which the node is told.
 inline SliceIdentity Engine::next_identity(const CallPlan& plan, std::uint64_t place) {
   SliceIdentity identity;
@@ -104,7 +111,7 @@ void Engine::start(CallRun& call) {
   (front_ == nullptr ? front_ : back_->next) = &call;
   back_ = &call;
   if (to_begin_ == nullptr) to_begin_ = &call;
-  if (team_.group != nullptr) team_.group->hand_over_others(*this);
+  hand_over_before(*call.plan);
   guarded([this] { advance(); });
   if (holds()) note_held();
 }

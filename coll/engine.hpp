@@ -68,8 +68,10 @@ class Engine {
   /// were started. For the helper thread. An error is kept for the next call.
   void idle_progress();
 
-  /// What the last call left in the rails leaves now.
+  /// What calls that ended left in the rails leaves now. It may be that the rails do not take all
+  /// of it at once.
   void hand_over();
+  bool holds() const;
 
   /// For the other engines of this process (EngineGroup). Whether calls are started and not ended.
   bool in_flight() const noexcept { return front_ != nullptr; }
@@ -117,8 +119,9 @@ class Engine {
   // engine_wait.cpp
   bool step(const CallRun* awaited);
   void wait_for(const CallRun& call);
-  bool holds() const;
   void note_held();
+  void hand_over_all();
+  void hand_over_before(const CallPlan& plan);
   bool uses_rails() const;
   bool slow_checks();
   void check_mutual_wait();

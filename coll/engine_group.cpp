@@ -56,8 +56,13 @@ void EngineGroup::end_others(const Engine& ended, const shm::AbortRecord& cause)
   }
 }
 
-void EngineGroup::idle_progress() {
-  for (Engine* const one : engines_) one->idle_progress();
+bool EngineGroup::idle_progress() {
+  bool any_held = false;
+  for (Engine* const one : engines_) {
+    one->idle_progress();
+    any_held = one->holds() || any_held;
+  }
+  return any_held;
 }
 
 }  // namespace allrail::coll

@@ -39,15 +39,21 @@ class EngineGroup {
   /// comes soon, unless the user does.
   void set_on_held(std::function<void()> on_held) { on_held_ = std::move(on_held); }
   void note_held(Engine& holder) {
+    hand_over_others(holder);
     holder_ = &holder;
     if (on_held_) on_held_();
+  }
+  /// What any of them left in its rails leaves: before whatever takes its time and is no call.
+  void hand_over() {
+    if (holder_ != nullptr) hand_over_held();
   }
   /// Before a call of `mine`: what another left in its rails leaves.
   void hand_over_others(const Engine& mine) {
     if (holder_ != nullptr && holder_ != &mine) hand_over_held();
   }
-  /// Progress of all while the user is elsewhere; for the helper thread.
-  void idle_progress();
+  /// Progress of all while the user is elsewhere; for the helper thread. True if something that was
+  /// left in rails is there still.
+  bool idle_progress();
 
  private:
   bool any_other_in_flight(const Engine& mine) const noexcept;

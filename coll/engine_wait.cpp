@@ -1,4 +1,5 @@
 // Waiting for a call, and what is looked after meanwhile.
+#include <chrono>
 #include <utility>
 
 #include "coll/engine.hpp"
@@ -13,6 +14,8 @@ namespace {
 constexpr std::int64_t kWarnAfterNs = 30'000'000'000;
 // A leader that sleeps on its rails cannot be woken by ranks of its node, so it looks this often.
 constexpr int kRailSleepMs = 20;
+// How long a rank that leaves waits for a peer that takes nothing of what calls left in its rails.
+constexpr std::chrono::seconds kLeftPatience(20);
 // Looking at rails is a system call, after which a yield is cheap; then it is time to sleep.
 constexpr shm::WaitPolicy kRailWait{0, 100};
 // Every so many looks at the rails are at all links, the others at one.
@@ -41,6 +44,7 @@ bool Engine::uses_rails() const {
 bool Engine::test(CallRun& call) {
   if (call.state == CallRun::State::Ended) return true;
   if (dead_) throw_if_dead();
+  hand_over_all();
   guarded([this, &call] { step(&call); });
   if (holds()) note_held();
   if (call.state == CallRun::State::Ended) return true;
@@ -83,8 +87,7 @@ bool Engine::go_on() {
 void Engine::wait(CallRun& call) {
   if (call.state == CallRun::State::Ended) return;
   if (dead_) throw_if_dead();
-  // The rank that it waits for may wait for them, and this call may have nothing to do with rails.
-  hand_over();
+  hand_over_all();
   guarded([this, &call] { wait_for(call); });
   if (holds()) note_held();
 }
@@ -93,6 +96,13 @@ bool Engine::holds() const { return team_.fabric != nullptr && team_.fabric->hol
 
 void Engine::hand_over() {
   if (team_.fabric != nullptr) team_.fabric->hand_over();
+}
+
+/// Before a wait: the rank that is waited for may wait for what lies here, and the call may have
+/// nothing to do with rails.
+void Engine::hand_over_all() {
+  hand_over();
+  if (team_.group != nullptr) team_.group->hand_over_others(*this);
 }
 
 /// The user goes away: what this engine left in its rails must not wait for the next call.
@@ -132,7 +142,9 @@ void Engine::wait_for(const CallRun& call) {
         next_slow_check_ns_ = waiting_since_ns_ + team_.slow_check_ns;
       }
       if (slow_checks() && team_.group != nullptr && !others) check_mutual_wait();
-      if (tired) sleep(rails, others);
+      if (!tired) continue;
+      hand_over();
+      sleep(rails, others);
     }
   }
 }
@@ -332,8 +344,13 @@ void Engine::drain(std::chrono::milliseconds patience) noexcept {
   if (team_.fabric == nullptr || dead_) return;
   try {
     auto deadline = base::Deadline::after(patience);
+    // What a call that ended left in its rails is with nobody else yet.
+    const auto left_deadline = base::Deadline::after(kLeftPatience);
+    const auto is_over = [this, &deadline, &left_deadline] {
+      return deadline.passed() && (left_deadline.passed() || team_.fabric->flushed());
+    };
     std::uint64_t oldest = team_.fabric->oldest_open_call();
-    while (oldest != UINT64_MAX && !deadline.passed() && !team_.segment->aborted() &&
+    while (oldest != UINT64_MAX && !is_over() && !team_.segment->aborted() &&
            !team_.fabric->failure().has_value()) {
       // A slow rail is no reason to leave: only one on which nothing moves.
       if (team_.fabric->progress()) {

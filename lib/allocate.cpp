@@ -231,6 +231,7 @@ class World::Allocation {
 BufferMemory World::allocate(std::size_t count, std::size_t element_bytes, MemoryOwner owner) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
+  job_->engines.hand_over();
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
     bytes = std::numeric_limits<std::uint64_t>::max();

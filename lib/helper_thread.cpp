@@ -18,12 +18,14 @@ constexpr std::chrono::microseconds kQuickPause(300);
 /// So long after its last word the user is away.
 constexpr std::int64_t kAwayNs = 100'000;
 constexpr int kMostQuietLooks = 20;
+/// Where these brought nothing, since the user is inside or a peer takes nothing.
+constexpr std::chrono::milliseconds kOwedPause(10);
 /// By which the kernel may be late with them; it would take 50 us.
 constexpr unsigned long kTimerSlackNs = 5'000;
 
 }  // namespace
 
-void HelperThread::start(EntryGate& gate, std::function<void()> work) {
+void HelperThread::start(EntryGate& gate, std::function<bool()> work) {
   seen_entries_ = gate.entries();
   // Signals belong to the user's threads: the helper is made with all of them blocked.
   sigset_t all;
@@ -34,7 +36,7 @@ void HelperThread::start(EntryGate& gate, std::function<void()> work) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void HelperThread::loop(EntryGate& gate, const std::function<void()>& work) {
+void HelperThread::loop(EntryGate& gate, const std::function<bool()>& work) {
   ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -42,12 +44,17 @@ void HelperThread::loop(EntryGate& gate, const std::function<void()>& work) {
     if (was_quick) {
       wake_.wait_for(lock, kQuickPause, [this] { return stopping_; });
     } else {
-      wake_.wait_for(lock, kPause, [this] { return stopping_ || is_quick_.load(); });
+      wake_.wait_for(lock, is_owed_ ? kOwedPause : kPause,
+                     [this] { return stopping_ || is_quick_.load(); });
     }
     if (stopping_ || is_quick_.load(std::memory_order_relaxed) != was_quick || !look(gate))
       continue;
-    run(work);
-    calm_down();
+    is_owed_ = run(work);
+    if (is_owed_) {
+      note_quiet_look();
+    } else {
+      calm_down();
+    }
     gate.helper_leave();
   }
 }
@@ -56,16 +63,24 @@ void HelperThread::loop(EntryGate& gate, const std::function<void()>& work) {
 bool HelperThread::look(EntryGate& gate) {
   const unsigned long entries = gate.entries();
   const bool was_active = std::exchange(seen_entries_, entries) != entries;
-  if (!is_quick_.load(std::memory_order_relaxed)) return !was_active && gate.helper_enter();
+  if (!is_quick_.load(std::memory_order_relaxed)) {
+    return (is_owed_ || !was_active) && gate.helper_enter();
+  }
   seen_hurry_ns_ = hurried_ns_.load(std::memory_order_relaxed);
   if (base::now_ns() - seen_hurry_ns_ < kAwayNs) {
     quiet_looks_ = 0;
     return false;
   }
   if (gate.helper_enter()) return true;
-  // Who waits inside does the work, and calls again if there is more when it leaves.
-  if (++quiet_looks_ >= kMostQuietLooks) calm_down();
+  note_quiet_look();
   return false;
+}
+
+/// Who is inside for long mostly waits, and hands over itself.
+void HelperThread::note_quiet_look() noexcept {
+  if (!is_quick_.load(std::memory_order_relaxed) || ++quiet_looks_ < kMostQuietLooks) return;
+  is_owed_ = true;
+  calm_down();
 }
 
 void HelperThread::calm_down() noexcept {
@@ -77,11 +92,12 @@ void HelperThread::calm_down() noexcept {
   if (stays) is_quick_.store(true, std::memory_order_relaxed);
 }
 
-void HelperThread::run(const std::function<void()>& work) {
+bool HelperThread::run(const std::function<bool()>& work) {
   try {
-    work();
+    return work();
   } catch (const std::exception& error) {
     base::log_error("helper thread: {}", error.what());
+    return false;
   }
 }
 

@@ -22,7 +22,8 @@ class HelperThread {
   HelperThread(const HelperThread&) = delete;
   HelperThread& operator=(const HelperThread&) = delete;
 
-  void start(EntryGate& gate, std::function<void()> work);
+  /// `work` says whether it is to be done again soon.
+  void start(EntryGate& gate, std::function<bool()> work);
   void stop() noexcept;
   /// Called inside the gate, by the user's thread: there is work to be done some 100 to 400 us
   /// after it left, unless it comes back and calls again before.
@@ -33,11 +34,12 @@ class HelperThread {
   }
 
  private:
-  void loop(EntryGate& gate, const std::function<void()>& work);
+  void loop(EntryGate& gate, const std::function<bool()>& work);
   void quicken() noexcept;
   bool look(EntryGate& gate);
   void calm_down() noexcept;
-  static void run(const std::function<void()>& work);
+  static bool run(const std::function<bool()>& work);
+  void note_quiet_look() noexcept;
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -47,6 +49,7 @@ class HelperThread {
   std::int64_t seen_hurry_ns_ = 0;           // by the helper, at its last look
   std::atomic<bool> is_quick_{false};        // it looks often
   int quiet_looks_ = 0;                      // the last ones of those without a new hurry()
+  bool is_owed_ = false;                     // there may be work, but it looked in vain for long
   std::thread thread_;
 };
 

@@ -18,7 +18,7 @@ struct Job {
   /// Once; whoever comes later finds it running.
   void start_helper() {
     if (std::exchange(has_helper, true)) return;
-    helper.start(gate, [this] { engines.idle_progress(); });
+    helper.start(gate, [this] { return engines.idle_progress(); });
     engines.set_on_held([this] { helper.hurry(); });
   }
   /// What a new communicator may lock: a half of what is left, so that the next finds some, too.

@@ -195,6 +195,7 @@ class World::Splitting {
 std::unique_ptr<World> World::split(int color, int key) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
+  job_->engines.hand_over();
   return Splitting(*this, color, key).make();
 }
 

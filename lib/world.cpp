@@ -108,6 +108,7 @@ std::unique_ptr<coll::CallPlan> World::make_connected_plan(const PlanKey& key,
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(coll::PlanRequest request,
                                                            const CallOptions& options,
                                                            bool rails_are_fast) {
+  job_->engines.hand_over();
   std::unique_ptr<coll::CallPlan> plan;
   try {
     plan = make_plan(std::move(request), options, rails_are_fast);

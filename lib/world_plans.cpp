@@ -126,12 +126,14 @@ void World::drop(UserPlan& plan) noexcept {
     }
     return;
   }
+  job_->engines.hand_over();
   engine_->abandon(plan.run, kPatience);
   std::erase_if(user_plans_, [&plan](const auto& one) { return one.get() == &plan; });
   job_->gate.leave();
 }
 
 void World::let_go(const BufferTable::Entry& entry) noexcept {
+  job_->engines.hand_over();
   const auto is_inside = [&entry](const std::byte* data) {
     const std::less<> before;
     return !before(data, entry.mine.data()) && before(data, entry.mine.data() + entry.mine.size());

@@ -364,6 +364,7 @@ World::~World() {
   if (!engine_) return;  // its start failed on another rank
   // The helper stays outside. Inside already is who splits, where that failed late.
   const bool has_entered = job_->gate.enter();
+  job_->engines.hand_over();
   drop_all_plans();
   engine_->drain(std::chrono::seconds(1));
   job_->engines.leave(*engine_);

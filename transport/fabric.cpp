@@ -103,9 +103,16 @@ void FabricState::after_polls(bool any) {
 
 void FabricState::submit() {
   if (!to_submit_) return;
-  to_submit_ = holds_ = false;
+  const bool held = std::exchange(holds_, false);
+  to_submit_ = false;
   holding_.released();
   for (RailState& state : rails_) state.rail->submit();
+  if (held) left_some_ = !rails_flushed();
+}
+
+bool FabricState::holds() {
+  if (left_some_) left_some_ = !rails_flushed();
+  return holds_ || left_some_;
 }
 
 bool FabricState::rails_flushed() const {
@@ -129,6 +136,7 @@ void FabricState::flush_acknowledgements() {
 }
 
 void FabricState::acknowledge() {
+  hand_over();
   for (RailState& state : rails_) state.rail->flush_acknowledgements();
 }
 
@@ -253,7 +261,7 @@ bool Fabric::flushed(std::uint64_t call) const {
     for (const Link& link : peer->links)
       if (link.fence.open && link.fence.count > 0) return false;
   }
-  return state_->holds() || state_->rails_flushed();
+  return state_->holds_any() || state_->rails_flushed();
 }
 
 bool Fabric::holds() const { return state_->holds(); }

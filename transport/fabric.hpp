@@ -134,7 +134,8 @@ class Fabric {
   bool flushed(std::uint64_t call = UINT64_MAX) const;
   /// Some put lies in its rail so that it leaves together with later ones. It leaves with the next
   /// look at the rails, or hand_over(): whoever goes away for long sees to that. It counts as
-  /// flushed().
+  /// flushed(), but no more when it was handed over and its rail was not done with it, which is
+  /// true here, too, until looks at the rails have brought it on its way.
   bool holds() const;
   void hand_over();
   /// What rails have been given and peers have not acknowledged, as far as is known here.

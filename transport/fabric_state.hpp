@@ -271,7 +271,8 @@ class FabricState : public RailEvents {
   /// Called before whatever may have posted returns to the engine.
   void submit();
   bool rails_flushed() const;
-  bool holds() const { return holds_; }
+  bool holds_any() const { return holds_; }
+  bool holds();
   /// What put() left in the rails leaves now.
   void hand_over() {
     to_submit_ = to_submit_ || holds_;
@@ -387,8 +388,9 @@ class FabricState : public RailEvents {
   bool pump_needed_ = false;
   bool to_submit_ = false;  // some rail took something since the last submit()
   Holding holding_;
-  bool may_hold_ = false;  // the put that is begun right now may stay in its rails
-  bool holds_ = false;     // some rail took what may stay there, and nothing else, since then
+  bool may_hold_ = false;   // the put that is begun right now may stay in its rails
+  bool holds_ = false;      // some rail took what may stay there, and nothing else, since then
+  bool left_some_ = false;  // of what was held, when it was handed over: a socket was full
   bool probes_due_ = false;
   mutable int last_rank_ = -1;  // that peer() was asked for; entries never move
   mutable Peer* last_peer_ = nullptr;

@@ -123,6 +123,7 @@ void TcpRail::send_or_queue(TcpLink& link, const FrameHeader& header, const std:
   Stream& stream = *link.stream;
   if (!stream.queue.empty()) {
     stream.queue.push(header, payload, 0);
+    if (held) stream.unsubmitted = unsubmitted_ = true;
     return;
   }
   const std::size_t total_bytes = kFrameHeaderBytes + header.bytes;

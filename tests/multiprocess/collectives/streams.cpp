@@ -96,6 +96,9 @@ class Stream {
 
 int run_stream(const Arguments& arguments) {
   Stream stream(arguments);
+  if (!stream.only_sends()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(arguments.number("late_ms", 0)));
+  }
   const auto calls = static_cast<std::uint64_t>(arguments.number("calls", 100));
   for (std::uint64_t call = 1; call <= calls; ++call) stream.call(call);
   stream.end();

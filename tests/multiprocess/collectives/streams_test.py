@@ -13,6 +13,9 @@ def test_streams():
             for calls in (1, 5, 6, 7, 20, 300):
                 stream(4, "4", kind=kind, bytes=size, calls=calls)
             stream(6, "3+1+2", kind=kind, bytes=size, calls=101)
+        # Sockets are full before anybody reads.
+        for size in (8192, 16384):
+            stream(4, "4", kind=kind, bytes=size, calls=63, late_ms=100)
 
 
 def stream(ranks, nodes, **words):

@@ -282,8 +282,24 @@ TEST_F(HeldStream, SaysToItsGroupThatItHolds) {
   EXPECT_FALSE(at(0).fabric->holds()) << "a call of another communicator hands over";
   EXPECT_TRUE(network_.all_submitted(0));
   ASSERT_NO_FATAL_FAILURE(start_until_held());
-  group.idle_progress();
+  EXPECT_FALSE(group.idle_progress());
   EXPECT_FALSE(at(0).fabric->holds()) << "so does whoever comes while the user is away";
+}
+
+/// As where a socket is full, and the call that put it there has ended.
+TEST_F(HeldStream, IsHeldAsLongAsItsRailHasSomeOfIt) {
+  EngineGroup group;
+  group.join(*at(0).engine);
+  ASSERT_NO_FATAL_FAILURE(start_until_held());
+  at(0).registrations.is_stuck = true;
+  at(0).engine->hand_over();
+  EXPECT_TRUE(network_.all_submitted(0));
+  EXPECT_TRUE(at(0).fabric->holds());
+  EXPECT_FALSE(at(0).fabric->flushed());
+  EXPECT_TRUE(group.idle_progress()) << "whoever comes has to come again";
+  at(0).registrations.is_stuck = false;
+  EXPECT_FALSE(group.idle_progress());
+  EXPECT_FALSE(at(0).fabric->holds());
 }
 
 class WalkedStream : public Streaming, public ::testing::Test {
