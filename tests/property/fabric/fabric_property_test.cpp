@@ -35,12 +35,11 @@ TEST(FabricProperty, EveryPutArrivesOnceWithItsBytes) {
     all.held += result.held;
     all.duplicates += result.duplicates;
   }
-  std::printf("%llu chunks, %llu fences, %llu replays, %llu duplicates, %llu held\n",
-              static_cast<unsigned long long>(all.chunks),
-              static_cast<unsigned long long>(all.fences),
-              static_cast<unsigned long long>(all.replays),
-              static_cast<unsigned long long>(all.duplicates),
-              static_cast<unsigned long long>(all.held));
+  std::printf(
+      "%llu chunks, %llu fences, %llu replays, %llu duplicates, %llu held\n",
+      static_cast<unsigned long long>(all.chunks), static_cast<unsigned long long>(all.fences),
+      static_cast<unsigned long long>(all.replays), static_cast<unsigned long long>(all.duplicates),
+      static_cast<unsigned long long>(all.held));
   if (only_seed != 0) return;
   // The runs must reach what they are about.
   EXPECT_GT(all.fences, run_count / 2);
