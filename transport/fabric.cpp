@@ -59,7 +59,7 @@ Peer& FabricState::look_for(int rank) const {
 
 bool FabricState::progress() {
   now_ns_ = now();
-  if (holds_) hand_over();
+  hand_over();
   bool any = false;
   for (RailState& state : rails_) any = state.rail->poll(*this) || any;
   look_at_departures();
@@ -73,7 +73,7 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
   const int rail_of_port = from.rail_of(port);
   const int expected_rail = rail_of_port >= 0 ? rail_of_port : from.last_rail;
   now_ns_ = now();
-  if (holds_) hand_over();
+  hand_over();
   const bool is_one_chunk = bytes <= std::max(options_.stripe_threshold_bytes, from.whole_bytes);
   bool any = false;
   for (std::size_t i = 0; i < rails_.size(); ++i) {
@@ -261,7 +261,7 @@ bool Fabric::flushed(std::uint64_t call) const {
     for (const Link& link : peer->links)
       if (link.fence.open && link.fence.count > 0) return false;
   }
-  return state_->holds_any() || state_->rails_flushed();
+  return state_->has_held() || state_->rails_flushed();
 }
 
 bool Fabric::holds() const { return state_->holds(); }

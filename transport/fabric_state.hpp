@@ -1,4 +1,4 @@
-// What stands behind Fabric: peers, their links, open puts, and the events of the rails.
+// What stands behind Fabric: its peers and rails (peer_state.hpp), and the events of the rails.
 //   sender.cpp  queueing puts, pulling chunks onto rails
 //   turns.cpp   which rail a put takes that is not cut
 //   completions.cpp what they tell of the rails, puts that are done
@@ -19,235 +19,15 @@
 
 #include "lib/base/clock.hpp"
 #include "lib/base/handle.hpp"
-#include "transport/arrival.hpp"
 #include "transport/control_message.hpp"
 #include "transport/fabric.hpp"
 #include "transport/holding.hpp"
-#include "transport/pair_probe.hpp"
+#include "transport/peer_state.hpp"
 #include "transport/peer_table.hpp"
-#include "transport/queues.hpp"
 #include "transport/shares.hpp"
 #include "transport/striping.hpp"
 
 namespace allrail::transport {
-
-/// Puts of one peer that are queued or not completed. Also keeps put numbers unmistakable on the
-/// wire: the oldest that may still be sent and the newest are less than half the space apart.
-inline constexpr int kPutQueue = 256;
-static_assert(kPutQueue + kMaxOpenPuts < (1 << kPutNumberBits) / 2);
-
-/// Puts from this length on measure rails, by acknowledgements of their own.
-inline constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
-
-/// A put that is not completed.
-struct OpenPut {
-  std::uint64_t number = 0;
-  std::uint64_t order = 0;  // over all peers
-  const std::byte* from = nullptr;
-  Cut cut;
-  std::uint32_t next_chunk = 0;  // the first that no rail has taken
-  std::uint32_t done_chunks = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t call = 0;
-  int peer = -1;
-  int port = 0;
-  int only_rail = -1;
-  bool primary = true;
-  bool striped = false;
-  bool measured = true;                     // its chunks ask for acknowledgements of their own
-  bool coalesce = false;                    // it may leave together with later ones
-  std::array<RemoteKey, kMaxRails> keys{};  // by rail of the peer
-  OpenPut* previous = nullptr;              // all open puts of the fabric, oldest first
-  OpenPut* next = nullptr;
-};
-
-struct ChunkName {
-  std::uint64_t put = 0;
-  std::uint32_t index = 0;
-};
-
-struct InFlight {
-  ChunkName chunk;
-  std::uint32_t bytes = 0;
-  bool bulk = false;
-  bool rail_was_idle = false;
-  std::int64_t posted_ns = 0;
-  RateMeter::Stamp link_stamp;
-  RateMeter::Stamp rail_stamp;
-};
-
-/// What the shares of the rails follow from: how long each was busy with its part of a put.
-struct Observation {
-  std::uint64_t order = UINT64_MAX;               // of the put
-  std::array<std::int64_t, kMaxRails> busy_ns{};  // of each rail when the put began
-  std::array<Part, kMaxRails> parts{};            // by my rail
-};
-/// So many of the newest puts are observed, of all peers together: shares can do without the
-/// others.
-inline constexpr std::uint64_t kObservedPuts = 16;
-
-/// My side of a fence: the chunks whose fate the peer is asked for.
-struct PendingFence {
-  bool open = false;
-  std::uint64_t generation = 0;
-  int peer_rail = 0;  // the other end of the link
-  int count = 0;
-  std::array<ChunkName, kMaxLinkChunks> chunks{};
-  std::int64_t next_send_ns = 0;
-  int last_carrier = -1;
-};
-
-/// The peer's side of its fence, to be answered after the polls.
-struct FenceRequest {
-  bool open = false;
-  int carrier = -1;
-  ControlMessage message;
-};
-
-struct Link {
-  bool up = false;
-  bool blocked = false;  // post() said no: tried again at the next progress()
-  bool hello_due = false;
-  bool pong_due = false;
-  int peer_rail = -1;  // at the other end of the present or last link; -1: there was none
-  int target = -1;     // the connecting end: the rail of the peer that is tried
-  std::uint64_t generation = 0;
-  std::uint64_t peer_generation = 0;  // of the peer's hello on the present link; 0: not here yet
-  // Why it went down first, which stays while it is tried again; what the last try said since then.
-  std::string reason = "not connected yet";
-  std::string last_attempt;
-
-  std::array<InFlight, kMaxLinkChunks> ring;
-  std::uint32_t head = 0;
-  int in_flight = 0;
-  std::uint64_t in_flight_bytes = 0;
-  std::uint64_t posted_bytes = 0;  // ever, over the present or last link
-  RateMeter rate;
-  RoundTripMeter round_trip;
-  std::uint32_t medium_chunks = 0;  // of those that may measure the rate, see measures()
-
-  std::int64_t waiting_since_ns = 0;  // last sign of life while something was unanswered
-  std::int64_t ping_sent_ns = 0;      // the newest ping, and the newest that was answered
-  std::int64_t ping_answered_ns = 0;
-  std::uint64_t pong_number = 0;
-
-  PendingFence fence;
-
-  /// May carry chunks: the fate of what an earlier generation carried is known.
-  bool usable() const { return up && !fence.open; }
-  InFlight& at(int position) {
-    return ring[(head + static_cast<std::uint32_t>(position)) % kMaxLinkChunks];
-  }
-};
-
-constexpr std::array<std::int16_t, kMaxRails> unknown_rails() {
-  std::array<std::int16_t, kMaxRails> rails{};
-  for (std::int16_t& rail : rails) rail = -1;
-  return rails;
-}
-
-/// Puts of a stream that go over one rail in a row.
-struct StreamTurn {
-  int port = -1;
-  int rail = 0;
-  int puts = 0;
-  bool is_trial = false;  // it lasts as long as the port does
-};
-
-struct Peer {
-  int rank = -1;
-  int pair_count = 0;       // links that there can be
-  std::vector<Link> links;  // by my rail, those without partner too
-  PeerRails rails;
-  PairProbe probe;                           // the connecting end only
-  std::vector<std::string> pair_reasons;     // by place in rails.pairs, why it failed last
-  std::vector<FenceRequest> fence_requests;  // by rail of the peer
-  bool was_connected = false;
-  bool left = false;       // it said goodbye
-  bool probe_due = false;  // other pairs may be due now
-
-  // Puts to this peer: [head, next) are open, [head, unsent) are fully taken by rails.
-  std::vector<OpenPut> queue;
-  std::uint64_t head = 0;
-  std::uint64_t unsent = 0;
-  std::uint64_t next = 0;
-  std::vector<ChunkName> requeued;  // of failed links, taken before all others
-  bool active = false;              // in the list of peers that have something to send
-  std::uint32_t fast_puts = 0;      // of those that need not be measured, see is_to_measure()
-  StreamTurn turn;
-  Queues queues;
-
-  // Puts from this peer.
-  ArrivalTable arrivals;
-  int last_rail = -1;                                    // that a chunk came over
-  std::array<std::int16_t, kMaxOpenPuts> rail_of_put{};  // the same, of each put by its number
-  std::array<std::int16_t, kMaxRails> rail_of_port = unknown_rails();  // and of a port's last put
-  unsigned rails_heard = 0;       // a bit for each that chunks came over since the last state
-  std::uint64_t whole_bytes = 0;  // puts of up to this are probably one chunk, by the last ones
-
-  // The words told to and by the peer.
-  std::uint64_t done = 0;
-  std::uint64_t told_consumed = 0;
-  std::uint64_t told_done = 0;
-  std::uint64_t confirmed_consumed = 0;
-  std::uint64_t confirmed_done = 0;
-  std::uint64_t peer_consumed = 0;
-  std::uint64_t peer_done = 0;
-  bool state_due = false;
-  std::int64_t told_ns = 0;
-  std::int64_t next_ping_ns = 0;
-  std::int64_t ping_interval_ns = 0;
-  std::int64_t no_link_since_ns = -1;
-
-  OpenPut& put(std::uint64_t number) { return queue[number % kPutQueue]; }
-  /// Ports that have their turn on the same rail, where all are usable, share an entry.
-  std::int16_t& rail_of(int port) {
-    return rail_of_port[static_cast<unsigned>(port) % static_cast<unsigned>(pair_count)];
-  }
-  /// Rails may take chunks of puts below this one.
-  std::uint64_t admitted() const {
-    const std::uint64_t limit = peer_consumed + kMaxOpenPuts;
-    return next < limit ? next : limit;
-  }
-  bool has_unsent() const { return !requeued.empty() || unsent < admitted(); }
-};
-
-/// A chunk that is watched until it has left this host.
-struct Watched {
-  int peer = -1;  // -1: none is
-  std::uint32_t bytes = 0;
-  std::int64_t posted_ns = 0;
-};
-
-struct RailState {
-  void chunk_posted(std::uint64_t bytes, std::int64_t now_ns) {
-    if (in_flight++ == 0) busy_since_ns = now_ns;
-    in_flight_bytes += bytes;
-  }
-  void chunk_ended(std::uint64_t bytes, std::int64_t now_ns) {
-    if (--in_flight == 0) busy_before_ns += now_ns - busy_since_ns;
-    in_flight_bytes -= bytes;
-  }
-  /// How long it has had something in flight.
-  std::int64_t busy_ns(std::int64_t now_ns) const {
-    return busy_before_ns + (in_flight > 0 ? now_ns - busy_since_ns : 0);
-  }
-
-  std::unique_ptr<Rail> rail;
-  RateMeter rate;
-  WireTimeMeter wire_time;
-  DepartureMeter departures;
-  PaceMeter pace;
-  Watched watched;
-  std::uint32_t watchable_chunks = 0;
-  std::uint64_t in_flight_bytes = 0;
-  int in_flight = 0;
-  std::int64_t busy_before_ns = 0;
-  std::int64_t busy_since_ns = 0;
-  int queue_depth = 0;  // per link: the rail's, and not more than a fence can name
-  std::int64_t resend_after_ns = 0;
-  RailCounters counters;
-};
 
 class FabricState : public RailEvents {
  public:
@@ -271,7 +51,9 @@ class FabricState : public RailEvents {
   /// Called before whatever may have posted returns to the engine.
   void submit();
   bool rails_flushed() const;
-  bool holds_any() const { return holds_; }
+  /// put() left something in the rails, and nothing has handed it over since.
+  bool has_held() const { return holds_; }
+  /// The same, or rails have some of it still.
   bool holds();
   /// What put() left in the rails leaves now.
   void hand_over() {
