@@ -38,10 +38,10 @@ void Engine::connect(const CallPlan& plan) {
 }
 
 void Engine::run(const CallPlan& plan, const Buffers& buffers, base::Deadline deadline) {
-  hand_over_before(plan);
   // Calls of other communicators go on in waits only, which a row of walked calls never makes.
   const bool others = team_.group != nullptr && team_.group->others_in_flight(*this);
   if (plan.is_on_node() && front_ == nullptr && !others) {
+    hand_over_all();
     if (walk(plan, buffers)) return;
   } else {
     blocking_.walked.number = 0;
@@ -83,10 +83,10 @@ bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
   return true;
 }
 
-/// What lies in the rails of any communicator leaves before a call, unless that goes on with it.
-inline void Engine::hand_over_before(const CallPlan& plan) {
-  if (team_.group != nullptr) team_.group->hand_over_others(*this);
-  if (!plan.may_coalesce()) hand_over();
+/// Whether nobody has to answer the call of the plan, since it is like the last one.
+inline bool Engine::continues_stream(const CallPlan& plan) const {
+  return plan.may_coalesce() && plan.description().root == last_root_ &&
+         plan.description().operation == last_operation_;
 }
 
 /// Its number, stamp and slot, which the node is told.
@@ -111,7 +111,11 @@ void Engine::start(CallRun& call) {
   (front_ == nullptr ? front_ : back_->next) = &call;
   back_ = &call;
   if (to_begin_ == nullptr) to_begin_ = &call;
-  hand_over_before(*call.plan);
+  if (continues_stream(*call.plan)) {
+    hand_over_others();
+  } else {
+    hand_over_all();
+  }
   guarded([this] { advance(); });
   if (holds()) note_held();
 }
@@ -159,8 +163,7 @@ inline void Engine::begin(CallRun& run) {
   // The root's side of a collective is null elsewhere.
   if (call.buffers.send != nullptr) call.buffers.send += offset;
   if (call.buffers.receive != nullptr) call.buffers.receive += offset;
-  call.continues_stream = plan.may_coalesce() && plan.description().root == last_root_ &&
-                          plan.description().operation == last_operation_;
+  call.continues_stream = continues_stream(plan);
   last_root_ = plan.description().root;
   last_operation_ = plan.description().operation;
   call.description = plan.description();

@@ -121,7 +121,8 @@ class Engine {
   void wait_for(const CallRun& call);
   void note_held();
   void hand_over_all();
-  void hand_over_before(const CallPlan& plan);
+  void hand_over_others();
+  bool continues_stream(const CallPlan& plan) const;
   bool uses_rails() const;
   bool slow_checks();
   void check_mutual_wait();

@@ -98,11 +98,15 @@ void Engine::hand_over() {
   if (team_.fabric != nullptr) team_.fabric->hand_over();
 }
 
-/// Before a wait: the rank that is waited for may wait for what lies here, and the call may have
-/// nothing to do with rails.
+void Engine::hand_over_others() {
+  if (team_.group != nullptr) team_.group->hand_over_others(*this);
+}
+
+/// Before a wait, or a call of another kind: the rank that is waited for may wait for what lies
+/// here, and the call may have nothing to do with rails.
 void Engine::hand_over_all() {
   hand_over();
-  if (team_.group != nullptr) team_.group->hand_over_others(*this);
+  hand_over_others();
 }
 
 /// The user goes away: what this engine left in its rails must not wait for the next call.
@@ -142,9 +146,7 @@ void Engine::wait_for(const CallRun& call) {
         next_slow_check_ns_ = waiting_since_ns_ + team_.slow_check_ns;
       }
       if (slow_checks() && team_.group != nullptr && !others) check_mutual_wait();
-      if (!tired) continue;
-      hand_over();
-      sleep(rails, others);
+      if (tired) sleep(rails, others);
     }
   }
 }
@@ -334,6 +336,7 @@ void Engine::sleep(bool rails, bool others) {
     team_.fabric->sleep(active_count_ > 1 || !checked_ || others ? 1 : kRailSleepMs);
     return;
   }
+  hand_over();
   const bool puts_open = team_.fabric != nullptr && team_.fabric->oldest_open_call() != UINT64_MAX;
   shm::sleep_until(
       *team_.segment, team_.local_rank, [&execution] { return execution.node_is_ready(); },

@@ -22,10 +22,10 @@ enum class FrameType : std::uint8_t { Chunk = 1, Control = 2, Acknowledgement = 
 /// As on the wire: little-endian, no padding.
 struct FrameHeader {
   FrameType type = FrameType::Acknowledgement;
-  std::uint8_t primary = 0;  // 1: the receiver's primary window; window and key are 0
-  std::uint8_t bulk = 0;     // 1: its sender may wait for the acknowledgement, or measures by it
-  std::uint8_t reserved = 0;
-  std::uint32_t bytes = 0;  // that follow this header
+  std::uint8_t primary = 0;   // 1: the receiver's primary window; window and key are 0
+  std::uint8_t bulk = 0;      // 1: its sender may wait for the acknowledgement, or measures by it
+  std::uint8_t reserved = 0;  // stays 0
+  std::uint32_t bytes = 0;    // that follow this header
   std::uint32_t immediate = 0;
   std::uint32_t received = 0;  // chunks that the sender received on this connection, modulo 2^32
   std::uint64_t window = 0;

@@ -20,6 +20,7 @@ class PaceOfRails : public ::testing::Test {
     WorldOptions options;
     options.rails[0].bytes_per_second = bytes_per_second;
     options.rails[0].saved_up_ns = saved_up_ns;
+    options.fabric.may_hold = true;
     world_ = std::make_unique<World>(options);
     world_->connect_all();
   }
@@ -44,10 +45,32 @@ class PaceOfRails : public ::testing::Test {
     }
   }
 
+  /// Whether the last puts of a stream of calls, of which nobody looks at any, stay in their rails.
+  bool holds_a_stream_of(std::uint64_t bytes) {
+    Put put;
+    put.peer = 1;
+    put.from = world_->memory(0).data();
+    put.bytes = bytes;
+    put.coalesce = true;
+    std::uint64_t last = 0;
+    for (int i = 0; i < 8; ++i) {
+      put.call = ++call_;
+      world_->fabric(0).put(put);
+      last = world_->fabric(1).expect(0, bytes);
+    }
+    const bool holds = world_->fabric(0).holds();
+    const auto has_come = [&] { return world_->fabric(1).arrived(0, last); };
+    for (int steps = 0; !has_come() && steps < 10'000; ++steps) world_->step(10'000);
+    EXPECT_TRUE(has_come());
+    for (std::uint64_t i = 0; i < 8; ++i) world_->fabric(1).consume(0, last - i);
+    return holds;
+  }
+
   Pace pace() { return world_->fabric(0).pace(); }
 
  private:
   std::unique_ptr<World> world_;
+  std::uint64_t call_ = 0;
 };
 
 TEST_F(PaceOfRails, IsFastWhereChunksLeaveAtOnce) {
@@ -77,6 +100,19 @@ TEST_F(PaceOfRails, IsSlowBehindAShaperThatSavesUp) {
   connect(5e7, 2'000'000);  // 100 KB go at once, of what was saved in idle time
   send(20 * kPuts);
   EXPECT_EQ(pace(), Pace::Slow);
+}
+
+/// Puts that measure their rails by how long they take would show how long they were held.
+TEST_F(PaceOfRails, LongPutsAreHeldOverFastRailsOnly) {
+  for (const double rate : {1e9, 5e7}) {
+    connect(rate);
+    EXPECT_FALSE(holds_a_stream_of(kPutBytes)) << "nothing is known yet";
+    EXPECT_TRUE(holds_a_stream_of(8'000));
+    send(kPuts);
+    EXPECT_EQ(holds_a_stream_of(kPutBytes), rate > 1e8);
+    EXPECT_TRUE(holds_a_stream_of(8'000));
+    EXPECT_FALSE(holds_a_stream_of(20'000)) << "on any";
+  }
 }
 
 }  // namespace

@@ -321,6 +321,18 @@ TEST_F(WalkedStream, EndsWithACallThatWentPastTheQueue) {
   EXPECT_GT(network_.use({3, 0}, {0, 0}).held_chunks, 10U);
 }
 
+/// What it left in its rails would stay there: a rank that is through at once looks at none.
+TEST_F(WalkedStream, LeavesBeforeACallThatGoesPastTheQueue) {
+  ASSERT_NO_FATAL_FAILURE(make_calls(20, 0));
+  CallRun& put = calls_[3].kinds[0].run;
+  for (int call = 0; call < 20 && !at(3).fabric->holds(); ++call) at(3).engine->start(put);
+  ASSERT_TRUE(at(3).fabric->holds());
+  const CallRun& walked = calls_[3].kinds[1].run;
+  ASSERT_TRUE(walked.plan->is_on_node());
+  at(3).engine->run(*walked.plan, walked.buffers, base::Deadline::never());
+  EXPECT_FALSE(at(3).fabric->holds());
+}
+
 /// A piece would wait for the ones behind it.
 TEST_F(HeldStream, IsNotOfCallsThatPutToSomebodyTwice) {
   PlanRequest wanted = request({Operation::Broadcast, 1, 400});
