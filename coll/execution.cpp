@@ -162,16 +162,18 @@ void Execution::stamp(const Step& step) {
   stamp_offset_ = step.to_offset;
   stamped_done_ = header.done;
   if (call_.zero_copy()) {
-    write_token(
-        *call_.window, call_.window_offset,
-        std::span<std::byte, kTokenBodyBytes>(slot_ + schedule::kHeaderBytes, kTokenBodyBytes));
+    write_token(*call_.window, call_.window_offset,
+                std::span<std::byte, kTokenBodyBytes>(
+                    slot_ + step.to_offset + schedule::kHeaderBytes, kTokenBodyBytes));
   }
 }
 
 const ReadyToken* Execution::token_of(int peer) {
   if (token_of_ == peer) return &token_;
-  const std::byte* token = slot_ +
-                           kTokenBytes * static_cast<std::uint64_t>(team_.node_of(peer) + 1) +
+  const schedule::ReadyTokens& tokens = call_.schedule->tokens;
+  const int owner = tokens.of_every_rank ? peer : team_.node_of(peer);
+  const std::byte* token = slot_ + tokens.table_offset +
+                           kTokenBytes * static_cast<std::uint64_t>(owner + 1) +
                            schedule::kHeaderBytes;
   if (!read_token(std::span<const std::byte, kTokenBodyBytes>(token, kTokenBodyBytes), token_)) {
     mismatch_.peer = peer;  // its token makes no sense: a call that is not ours

@@ -42,8 +42,7 @@ auto with_algorithm(const ImaginedCall& call, const Visit& visit) {
   }
 }
 
-schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape& shape, int rank,
-                                 bool is_straight) {
+schedule::PairShape pairs_of(const ImaginedCall& call, const schedule::Shape& shape) {
   schedule::PairShape pairs;
   pairs.map = shape.map;
   pairs.leaders = call.leaders;
@@ -52,10 +51,16 @@ schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape
   pairs.send_offsets = pairs.receive_offsets = shape.receive_offsets;
   pairs.without_places = true;
   pairs.stands_for_several = shape.stands_for_several;
+  return pairs;
+}
+
+schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape& shape, int rank,
+                                 bool is_straight) {
+  const schedule::PairShape pairs = pairs_of(call, shape);
   const auto& algorithm = known(alltoall::find_algorithm(call.algorithm), call);
   if (!is_straight) return alltoall::make_schedule(algorithm, pairs, rank);
   return with_ready_tokens(alltoall::make_zero_copy_schedule(algorithm, pairs, rank), pairs.map,
-                           rank);
+                           rank, TokensOf::Ranks);
 }
 
 }  // namespace
@@ -71,13 +76,14 @@ ImaginedSchedules::ImaginedSchedules(ImaginedCall call, schedule::NodeMap map,
   }
   is_over_nodes_ = with_algorithm(
       call_, [](const auto& algorithm) { return algorithm.level != schedule::Level::Flat; });
-  const bool has_straight = call_.operation == Operation::Allgather
-                                ? allgather::find_algorithm(call_.algorithm)->zero_copy
-                            : call_.operation == Operation::Alltoall
-                                ? alltoall::find_algorithm(call_.algorithm)->zero_copy
-                                : false;
-  is_straight_ = has_straight && shape_.map.largest_node == 1 && shape_.map.nodes() > 1 &&
-                 call_.bytes >= kZeroCopyThresholdBytes;
+  if (call_.operation == Operation::Allgather) {
+    is_straight_ = allgather::find_algorithm(call_.algorithm)->zero_copy &&
+                   shape_.map.largest_node == 1 && shape_.map.nodes() > 1 &&
+                   call_.bytes >= kZeroCopyThresholdBytes;
+  } else if (call_.operation == Operation::Alltoall) {
+    is_straight_ = alltoall::find_algorithm(call_.algorithm)->zero_copy &&
+                   alltoall::goes_straight(pairs_of(call_, shape_), kAlltoallThresholdBytes);
+  }
 }
 
 schedule::Schedule ImaginedSchedules::of(int rank) const {

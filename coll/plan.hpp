@@ -55,6 +55,7 @@ struct PlanLimits {
   bool shares_cores = false;  // on a single node: ranks outnumber cores
   // Also on a single node, where flat algorithms may put over them.
   bool has_rails = false;
+  std::uint64_t alltoall_threshold_bytes = UINT64_MAX;  // see alltoall::goes_straight()
 };
 
 class Recipe;

@@ -122,9 +122,10 @@ class AlltoallRecipe final : public Recipe {
     shape_.matrix = request.matrix;
     shape_.send_offsets = request.send_offsets;
     shape_.receive_offsets = request.receive_offsets;
-    zero_copy_ = algorithm_.zero_copy && request.matrix.empty() && roster.nodes() > 1 &&
-                 roster.largest_node() == 1 &&
-                 shape_.uniform_bytes >= limits.zero_copy_threshold_bytes;
+    zero_copy_ = algorithm_.zero_copy &&
+                 alltoall::goes_straight(shape_, limits.alltoall_threshold_bytes) &&
+                 straight_slot_bytes(std::min(shape_.uniform_bytes, kLeastStraightSliceBytes)) <=
+                     limits.large_slot_bytes;
     if (zero_copy_ && registered_bytes(request) > limits.registered_bytes) {
       zero_copy_ = false;
       copies_because_of_limit_ = true;
@@ -145,14 +146,22 @@ class AlltoallRecipe final : public Recipe {
     const schedule::PairShape shape = slice(begin, bytes);
     if (!zero_copy_) return alltoall::make_schedule(algorithm_, shape, roster_.rank());
     return with_ready_tokens(alltoall::make_zero_copy_schedule(algorithm_, shape, roster_.rank()),
-                             shape.map, roster_.rank());
+                             shape.map, roster_.rank(), TokensOf::Ranks);
   }
   std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
-    if (zero_copy_) return kTokenBytes * static_cast<std::uint64_t>(roster_.nodes() + 1);
+    if (zero_copy_) return straight_slot_bytes(slice_bytes);
     return schedule::pairs_slot_bytes(algorithm_.exchange, slice(0, slice_bytes), algorithm_.level);
   }
 
  private:
+  // Shorter slices would be tokens more than blocks.
+  static constexpr std::uint64_t kLeastStraightSliceBytes = 64 * 1024;
+
+  std::uint64_t straight_slot_bytes(std::uint64_t slice_bytes) const {
+    const int largest = roster_.largest_node();
+    return token_bytes(roster_.map(), TokensOf::Ranks, largest) +
+           schedule::straight_slot_bytes(largest, slice_bytes);
+  }
   schedule::PairShape slice(std::uint64_t begin, std::uint64_t bytes) const {
     schedule::PairShape cut = shape_;
     cut.uniform_bytes = slice_of(cut.uniform_bytes, begin, bytes);

@@ -210,6 +210,7 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   request.send_offsets = request.receive_offsets;
   coll::PlanLimits limits{geometry.large_slot_bytes, coll::kZeroCopyThresholdBytes};
   limits.segment_bytes = settings.broadcast_segment_bytes;
+  limits.alltoall_threshold_bytes = coll::kAlltoallThresholdBytes;
   // As if the system allowed it, and there were a core for every rank.
   if (settings.single_copy != "off") {
     limits.single_copy_threshold_bytes = coll::kSingleCopyThresholdBytes;

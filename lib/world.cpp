@@ -91,7 +91,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
                        reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
                        reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
                        options_.broadcast_segment_bytes, shares_cores_ ? coll::kOnceBytes : 0,
-                       shares_cores_, fabric_ != nullptr});
+                       shares_cores_, fabric_ != nullptr, coll::kAlltoallThresholdBytes});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {

@@ -22,6 +22,9 @@ constexpr std::array<Algorithm, 6> kAlgorithms{{
      recursive_doubling, false},
 }};
 
+// Links of a rank to ranks of other nodes: so many are made only for those who name a flat form.
+constexpr int kMostPeers = 64;
+
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
@@ -33,6 +36,14 @@ const Algorithm* find_algorithm(std::string_view name) {
 schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::PairShape& shape,
                                  int rank) {
   return schedule::lower_pairs(algorithm.exchange, shape, algorithm.level, rank);
+}
+
+bool goes_straight(const schedule::PairShape& shape, std::uint64_t threshold_bytes) {
+  const schedule::NodeMap& map = shape.map;
+  if (map.nodes() == 1 || !shape.matrix.empty()) return false;
+  if (map.largest_node == 1) return shape.uniform_bytes >= threshold_bytes;
+  return shape.uniform_bytes >= threshold_bytes / 2 &&
+         map.ranks() - map.smallest_node <= kMostPeers;
 }
 
 schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -24,6 +25,12 @@ const Algorithm* find_algorithm(std::string_view name);
 /// at receive_offsets[s] of its receive buffer in the end.
 schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::PairShape& shape,
                                  int rank);
+
+/// Whether a call of this shape may go straight between user buffers: from blocks of so many bytes
+/// on, or of half as many where nodes have several ranks, since through slots blocks would wait for
+/// all ranks of both nodes. There each rank talks to all ranks of other nodes itself, so not where
+/// these are many.
+bool goes_straight(const schedule::PairShape& shape, std::uint64_t threshold_bytes);
 
 /// Straight between user buffers, see lower_pairs_zero_copy(). Only where algorithm.zero_copy.
 schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm,

@@ -71,11 +71,15 @@ struct PairShape : Groups {
 Schedule lower_pairs(PairExchangeFunction exchange, const PairShape& shape, Level level, int rank);
 
 /// The same straight between user buffers, in which places follow from the one size of all blocks:
-/// a put leaves from the send buffer and ends in the peer's receive buffer. Of nodes of one rank,
-/// and of exchanges in which every block goes to its place at once. With several rounds, what is
+/// a put leaves from the send buffer and ends in the peer's receive buffer. Of exchanges in which
+/// every block goes to its place at once. Every rank talks for itself, with Level::Smp to all ranks
+/// of a node in the step in which nodes exchange; blocks within a node go through its slot. What is
 /// still to be sent must not lie where others put: the buffers must not be the same.
 Schedule lower_pairs_zero_copy(PairExchangeFunction exchange, const PairShape& shape, Level level,
                                int rank);
+
+/// Slot bytes of that on a node of so many ranks.
+std::uint64_t straight_slot_bytes(int node_size, std::uint64_t block_bytes);
 
 /// Slot bytes of lower_pairs() on the largest node, the same on all ranks.
 std::uint64_t pairs_slot_bytes(PairExchangeFunction exchange, const PairShape& shape, Level level);

@@ -59,6 +59,13 @@ struct Step {
 /// owner writes the header once; after that it travels with the region as ordinary bytes.
 inline constexpr std::uint64_t kHeaderBytes = 64;
 
+/// Where peers tell this rank of their user memory: in a table in its slot, of its own entry and
+/// one for every node, or where every rank talks for itself one for every rank.
+struct ReadyTokens {
+  std::uint64_t table_offset = 0;
+  bool of_every_rank = false;
+};
+
 /// `slot_bytes` is what the node of this rank needs for this call and the same on all its ranks.
 /// `stages` is the highest stage that any flag of this node reaches, the same on all its ranks.
 struct Schedule {
@@ -69,6 +76,7 @@ struct Schedule {
   int lane = 0;  // of a leader: the first that it leads, so that leaders begin with different rails
   // Where the headers of the others' regions lie in my slot once all steps have run.
   std::vector<std::uint64_t> header_offsets{};
+  ReadyTokens tokens{};
   // Copies of the Once step, between memories that all ranks of the node share, and so the same on
   // all of them.
   std::vector<Step> once{};

@@ -48,13 +48,24 @@ def test_rooted_little_memory():
 
 def test_rooted_zero_copy():
     """Large blocks of an alltoall go straight between user buffers, in place too."""
-    words = {"algorithms": "direct,smp-direct", "sizes": "1048576,1500001"}
+    words = {"algorithms": "direct,smp-direct", "sizes": "524287,524288,1500001"}
     for more in ({}, {"blocking": 1}, {"mixed": 1}, {"mixed": 1, "blocking": 1}):
         grid(3, "3", 1, **words, **more)
     few_slots = {"ALLRAIL_NODE_MEMORY": "1M"}
     grid(4, "3,1,0,2", 1, **words, ports="1", env=few_slots)
-    # Two ranks share a node: through slots.
-    grid(3, "2", 3, **words)
+
+
+def test_rooted_zero_copy_shared_nodes():
+    """Every rank puts to all ranks of other nodes, and its node's blocks go through the slot."""
+    words = {"algorithms": "direct,smp-direct", "sizes": "262143,262144,700001"}
+    for more in ({}, {"blocking": 1}, {"mixed": 1}, {"mixed": 1, "blocking": 1}):
+        grid(4, "2", 3, **words, **more)
+    grid(6, "3+1+2", 5, **words)
+    grid(6, "0,1,0,2,1,1", 5, **words, ports="1")
+    # What nodes keep to themselves does not fit into a slot: slices, each with tokens of its own.
+    few_slots = {"ALLRAIL_NODE_MEMORY": "1M"}
+    grid(4, "2", 2, **words, env=few_slots)
+    grid(5, "1+4", 3, **words, env=few_slots)
 
 
 def sequences(first, step):

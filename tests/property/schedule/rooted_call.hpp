@@ -112,7 +112,8 @@ RootedCall make_alltoall(const coll::alltoall::Algorithm& algorithm, const Group
                                   : coll::alltoall::make_schedule(algorithm, shape, rank));
   }
   const std::uint64_t slot =
-      zero_copy ? 0 : pairs_slot_bytes(algorithm.exchange, shape, algorithm.level);
+      zero_copy ? straight_slot_bytes(largest_node(groups.map), shape.uniform_bytes)
+                : pairs_slot_bytes(algorithm.exchange, shape, algorithm.level);
   return {{uniform_shape(groups.map, 0, ports, 1), std::move(schedules), std::move(purpose)},
           "alltoall " + std::string(algorithm.name),
           slot};
