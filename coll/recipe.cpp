@@ -155,7 +155,7 @@ class AlltoallRecipe final : public Recipe {
 
  private:
   // Shorter slices would be tokens more than blocks.
-  static constexpr std::uint64_t kLeastStraightSliceBytes = 64 * 1024;
+  static constexpr std::uint64_t kLeastStraightSliceBytes = 64ULL * 1024;
 
   std::uint64_t straight_slot_bytes(std::uint64_t slice_bytes) const {
     const int largest = roster_.largest_node();
