@@ -170,9 +170,9 @@ void Execution::stamp(const Step& step) {
 
 const ReadyToken* Execution::token_of(int peer) {
   if (token_of_ == peer) return &token_;
-  const schedule::ReadyTokens& tokens = call_.schedule->tokens;
-  const int owner = tokens.of_every_rank ? peer : team_.node_of(peer);
-  const std::byte* token = slot_ + tokens.table_offset +
+  const schedule::TokenTable& table = call_.schedule->token_table;
+  const int owner = table.of_every_rank ? peer : team_.node_of(peer);
+  const std::byte* token = slot_ + table.offset +
                            kTokenBytes * static_cast<std::uint64_t>(owner + 1) +
                            schedule::kHeaderBytes;
   if (!read_token(std::span<const std::byte, kTokenBodyBytes>(token, kTokenBodyBytes), token_)) {

@@ -15,8 +15,8 @@ namespace allrail::coll {
 inline constexpr std::uint64_t kZeroCopyThresholdBytes = 1ULL * 1024 * 1024;
 /// The same for a Buffer, for which nothing has to be registered.
 inline constexpr std::uint64_t kBufferThresholdBytes = 512ULL * 1024;
-/// For blocks of an alltoall, of which a rank has one for everybody. Measured over TCP rails:
-/// docs/algorithms.md, "Alltoall".
+/// For blocks of an alltoall between nodes of one rank; half of it where nodes have several
+/// (alltoall::goes_straight()). Measured over TCP rails: docs/algorithms.md, "Alltoall".
 inline constexpr std::uint64_t kAlltoallThresholdBytes = 512ULL * 1024;
 /// For a NodeBuffer, and for all that a node contributes: below it blocks go through the segment
 /// and the leader of the node copies what arrives, which saves the ready tokens and a wait for

@@ -31,7 +31,7 @@ class TokenSteps {
     }
     result_.rounds = bare.rounds;
     result_.stages = bare.stages;
-    result_.tokens = {table_of(rank), owners == TokensOf::Ranks};
+    result_.token_table = {table_of(rank), owners == TokensOf::Ranks};
     result_.slot_bytes = tables_bytes_;
     if (owners == TokensOf::Ranks) result_.slot_bytes += bare.slot_bytes;
   }

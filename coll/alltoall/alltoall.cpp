@@ -22,7 +22,7 @@ constexpr std::array<Algorithm, 6> kAlgorithms{{
      recursive_doubling, false},
 }};
 
-// Links of a rank to ranks of other nodes: so many are made only for those who name a flat form.
+// Of a rank among ranks of other nodes: it makes more links only for who names a flat form.
 constexpr int kMostPeers = 64;
 
 }  // namespace

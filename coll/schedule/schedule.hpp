@@ -59,10 +59,10 @@ struct Step {
 /// owner writes the header once; after that it travels with the region as ordinary bytes.
 inline constexpr std::uint64_t kHeaderBytes = 64;
 
-/// Where peers tell this rank of their user memory: in a table in its slot, of its own entry and
+/// Where peers tell this rank of their user memory: a table in its slot, of its own ready token and
 /// one for every node, or where every rank talks for itself one for every rank.
-struct ReadyTokens {
-  std::uint64_t table_offset = 0;
+struct TokenTable {
+  std::uint64_t offset = 0;
   bool of_every_rank = false;
 };
 
@@ -76,7 +76,7 @@ struct Schedule {
   int lane = 0;  // of a leader: the first that it leads, so that leaders begin with different rails
   // Where the headers of the others' regions lie in my slot once all steps have run.
   std::vector<std::uint64_t> header_offsets{};
-  ReadyTokens tokens{};
+  TokenTable token_table{};
   // Copies of the Once step, between memories that all ranks of the node share, and so the same on
   // all of them.
   std::vector<Step> once{};
