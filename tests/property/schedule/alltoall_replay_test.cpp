@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -199,6 +200,23 @@ void expect_straight(const Schedule& schedule, const NodeMap& map, int rank) {
     EXPECT_EQ(puts[peer], map.node_of[peer] == map.node_of[rank] ? 0 : 1);
   }
   EXPECT_EQ(schedule.stages, map.node_size(map.node_of[rank]) > 1 ? 1U : 0U);
+}
+
+/// Where all nodes have as many ranks, nobody is sent to by two in the same turn of a step.
+TEST_P(AlltoallReplay, ZeroCopyRanksOfANodeBeginWithDifferentPeers) {
+  if (!GetParam().zero_copy || GetParam().level != Level::Smp) return;
+  const NodeMap map({0, 0, 0, 1, 1, 1, 2, 2, 2});
+  const auto size = [](int, int) -> std::uint64_t { return 9; };
+  for (int ports = 1; ports <= 3; ++ports) {
+    const RootedCall tested = make_alltoall(GetParam(), {map}, ports, size, true);
+    for (const Schedule& schedule : tested.call.schedules) {
+      std::set<std::pair<int, int>> turns;
+      for (const Step& step : schedule.steps) {
+        if (step.kind != StepKind::Await) continue;
+        EXPECT_TRUE(turns.insert({step.round, step.port}).second) << ports << " ports";
+      }
+    }
+  }
 }
 
 TEST_P(AlltoallReplay, ZeroCopyUpTo40Ranks) {

@@ -284,6 +284,11 @@ TEST_F(HeldStream, SaysToItsGroupThatItHolds) {
   ASSERT_NO_FATAL_FAILURE(start_until_held());
   EXPECT_FALSE(group.idle_progress());
   EXPECT_FALSE(at(0).fabric->holds()) << "so does whoever comes while the user is away";
+  for (int call = 0; call < 2; ++call) {
+    ASSERT_NO_FATAL_FAILURE(start_until_held());
+    at(1).engine->start(calls_[1].kinds[kGather].run);
+    EXPECT_FALSE(at(0).fabric->holds()) << "whether or not that is one of a stream itself";
+  }
 }
 
 /// As where a socket is full, and the call that put it there has ended.
@@ -330,6 +335,15 @@ TEST_F(WalkedStream, LeavesBeforeACallThatGoesPastTheQueue) {
   const CallRun& walked = calls_[3].kinds[1].run;
   ASSERT_TRUE(walked.plan->is_on_node());
   at(3).engine->run(*walked.plan, walked.buffers, base::Deadline::never());
+  EXPECT_FALSE(at(3).fabric->holds());
+}
+
+TEST_F(WalkedStream, LeavesBeforeAStartedCallOfAnotherRoot) {
+  ASSERT_NO_FATAL_FAILURE(make_calls(20, 0));
+  CallRun& put = calls_[3].kinds[0].run;
+  for (int call = 0; call < 20 && !at(3).fabric->holds(); ++call) at(3).engine->start(put);
+  ASSERT_TRUE(at(3).fabric->holds());
+  at(3).engine->start(calls_[3].kinds[1].run);
   EXPECT_FALSE(at(3).fabric->holds());
 }
 
