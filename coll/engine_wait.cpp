@@ -26,6 +26,10 @@ constexpr int kGlances = 8;
 constexpr int kQuietGlances = 32;
 constexpr std::uint64_t kQuietPutBytes = 8192;
 constexpr std::uint64_t kQuietBytes = 32768;
+// After so many looks that saw nothing a rank acknowledges what it has: those for whom it waits may
+// wait for that, and in most waits nobody does. A look takes longer where others want the core.
+constexpr int kLooksUntilAcknowledged = 32;
+constexpr int kLooksOnSharedCore = 8;
 
 std::string name_of(int rank) {
   return rank < 0 ? std::string("the end of its own sends") : fmt::format("rank {}", rank);
@@ -126,6 +130,8 @@ void Engine::wait_for(const CallRun& call) {
     if (std::exchange(walk_took_long_, false)) backoff.tire();
     waiting_since_ns_ = 0;
     checked_ = false;
+    const int most_idle_looks = core_.is_likely() ? kLooksOnSharedCore : kLooksUntilAcknowledged;
+    int idle_looks = 0;
     while (slices_ended == slices_ended_) {
       bool moved = rails && look();
       if (rails) tell_what_is_done();
@@ -136,8 +142,10 @@ void Engine::wait_for(const CallRun& call) {
       check_failures();
       if (moved) {
         backoff.restart();
+        idle_looks = 0;
         continue;
       }
+      if (rails && ++idle_looks == most_idle_looks) team_.fabric->acknowledge();
       const bool tired = backoff.pause();
       if (!tired && !backoff.slow_check_due()) continue;
       if (waiting_since_ns_ == 0) {

@@ -106,6 +106,7 @@ bool FabricState::send(Peer& peer, int rail, ControlMessage& message) {
     return false;
   to_submit_ = true;
   peer.told_consumed = message.consumed;
+  peer.told_at_put = peer.next;
   peer.told_done = message.done;
   peer.told_ns = now_ns_;
   peer.state_due = false;
@@ -237,7 +238,7 @@ void FabricState::send_owed() {
     if (rail >= 0 && !send(*peer, rail, message)) owed_ = true;
     const unsigned others = std::exchange(peer->rails_heard, 0) & ~(rail >= 0 ? 1U << rail : 0U);
     for (std::size_t i = 0; others != 0 && i < rails_.size(); ++i) {
-      if ((others >> i & 1U) != 0) rails_[i].rail->flush_acknowledgements();
+      if ((others >> i & 1U) != 0) rails_[i].rail->acknowledge_unanswered();
     }
   }
 }

@@ -175,6 +175,7 @@ struct Peer {
   // The words told to and by the peer.
   std::uint64_t done = 0;
   std::uint64_t told_consumed = 0;
+  std::uint64_t told_at_put = 0;  // `next` when this was told
   std::uint64_t told_done = 0;
   std::uint64_t confirmed_consumed = 0;
   std::uint64_t confirmed_done = 0;

@@ -172,6 +172,9 @@ class Rail {
   /// Sends acknowledgements that were held back for batching. Called before sleeping, before a wait
   /// for a peer's slot, and at the end of a call in a large slot or out of user memory.
   virtual void flush_acknowledgements() = 0;
+  /// The same, but for what chunks that go back will acknowledge before long, as far as the rail
+  /// can tell.
+  virtual void acknowledge_unanswered() { flush_acknowledgements(); }
   /// The fence: see the contract above. The rail reconnects later by itself.
   virtual void close(int peer, RailEvents& events) = 0;
 

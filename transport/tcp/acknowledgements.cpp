@@ -19,6 +19,9 @@ constexpr std::uint32_t kUnaskedShare = 16;
 constexpr std::uint32_t kMostUnasked = kUntoldBytes / 4;
 static_assert(std::uint64_t{kUntoldBytes} * kUnaskedShare <= kMinWindowBytes / 2);
 constexpr std::int64_t kUntoldNs = 300'000;
+/// The same where what goes back has acknowledged so far. Puts that take turns leave a rail for
+/// some calls: the next one that goes back over it mostly comes before this.
+constexpr std::int64_t kUntoldWhereAnsweredNs = 2'000'000;
 
 /// What a chunk counts towards kUntoldBytes.
 std::uint32_t untold_bytes_of(const FrameHeader& chunk) {
@@ -39,9 +42,10 @@ bool TcpRail::is_much_untold(const Stream& stream) {
   return stream.chunks_untold() >= kUntoldChunks || stream.bytes_untold >= kUntoldBytes;
 }
 
-void TcpRail::told(Stream& stream, std::uint32_t received) {
+void TcpRail::told(Stream& stream, const FrameHeader& header) {
   if (stream.chunks_untold() == 0) return;
-  stream.chunks_told = received;
+  if (header.type != FrameType::Control) stream.is_answered = header.type == FrameType::Chunk;
+  stream.chunks_told = header.received;
   // Chunks that came since then wait from now on; their bytes were few.
   stream.bytes_untold = 0;
   stream.untold_since_ns = 0;
@@ -62,6 +66,14 @@ void TcpRail::flush_acknowledgements() {
   }
 }
 
+void TcpRail::acknowledge_unanswered() {
+  if (untold_links_ == 0) return;
+  for (TcpLink* link : up_) {
+    const Stream& stream = *link->stream;
+    if (stream.chunks_untold() != 0 && !stream.is_answered) send_acknowledgement(*link);
+  }
+}
+
 void TcpRail::check_acknowledgements() {
   const std::int64_t now_ns = base::now_ns();
   for (TcpLink* link : up_) {
@@ -69,7 +81,8 @@ void TcpRail::check_acknowledgements() {
     if (stream.chunks_untold() == 0) continue;
     if (stream.untold_since_ns == 0) {
       stream.untold_since_ns = now_ns;
-    } else if (now_ns - stream.untold_since_ns > kUntoldNs) {
+    } else if (now_ns - stream.untold_since_ns >
+               (stream.is_answered ? kUntoldWhereAnsweredNs : kUntoldNs)) {
       send_acknowledgement(*link);
     }
   }

@@ -143,7 +143,7 @@ void TcpRail::send_or_queue(TcpLink& link, const FrameHeader& header, const std:
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(total_bytes)) {
     if (header.type == FrameType::Chunk) ++stream.chunks_sent;
-    told(stream, header.received);
+    told(stream, header);
     return;
   }
   if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
@@ -234,7 +234,7 @@ void TcpRail::advance_queue(Stream& stream, std::size_t sent_bytes) {
     sent_bytes -= count;
     if (frame.sent_bytes != frame.total_bytes()) return;
     if (frame.header.type == FrameType::Chunk) ++stream.chunks_sent;
-    told(stream, frame.header.received);
+    told(stream, frame.header);
     stream.queue.pop();
   }
 }

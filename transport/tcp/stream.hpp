@@ -66,6 +66,7 @@ struct Stream {
   std::uint32_t chunks_told = 0;  // acknowledged to the peer
   std::uint32_t bytes_untold = 0;
   std::int64_t untold_since_ns = 0;  // 0: nobody looked at the clock yet
+  bool is_answered = false;          // what goes back acknowledged the last chunks, in time
   std::uint32_t last_chunk_bytes = 0;
   bool wants_writable = false;  // epoll watches for room in the socket
   bool unsubmitted = false;     // frames were queued since the socket was last offered some
@@ -78,7 +79,7 @@ struct Stream {
     chunks_posted = chunks_sent = chunks_completed = 0;
     chunks_received = chunks_told = bytes_untold = last_chunk_bytes = 0;
     untold_since_ns = 0;
-    wants_writable = unsubmitted = false;
+    is_answered = wants_writable = unsubmitted = false;
   }
 };
 

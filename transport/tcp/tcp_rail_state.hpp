@@ -78,6 +78,7 @@ class TcpRail final : public Rail {
   std::int64_t unsent_bytes(int peer) const override;
   std::int64_t undelivered_bytes(int peer) const override;
   void flush_acknowledgements() override;
+  void acknowledge_unanswered() override;
   void close(int peer, RailEvents& events) override;
 
   int event_descriptor() const override { return epoll_.get(); }
@@ -126,7 +127,7 @@ class TcpRail final : public Rail {
   // acknowledgements.cpp
   void note_chunk(Stream& stream, const FrameHeader& chunk);
   static bool is_much_untold(const Stream& stream);
-  void told(Stream& stream, std::uint32_t received);
+  void told(Stream& stream, const FrameHeader& header);
   void send_acknowledgement(TcpLink& link);
   void check_acknowledgements();
 

@@ -1,4 +1,5 @@
-// A rail that counts what is registered with it and said over it, and may refuse to register.
+// A rail that counts what is registered with it, said over it and looked for, and may refuse to
+// register.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +22,12 @@ struct RailUse {
   std::uint64_t held_bytes = 0;
   std::uint64_t most_bytes = 0;
   bool refuse = false;
-  int messages = 0;         // control messages posted
-  int flushes = 0;          // of acknowledgements
-  bool holds_back = false;  // nothing that is posted has left
-  bool is_stuck = false;    // and never does, for all that is known
+  int messages = 0;  // control messages posted
+  int flushes = 0;   // of acknowledgements
+  int polls = 0;
+  int polls_until_flush = -1;  // before the first of them
+  bool holds_back = false;     // nothing that is posted has left
+  bool is_stuck = false;       // and never does, for all that is known
 };
 
 class CountingRail final : public transport::Rail {
@@ -76,10 +79,17 @@ class CountingRail final : public transport::Rail {
     return rail_->post_control(peer, message);
   }
   void submit() override { rail_->submit(); }
-  bool poll(transport::RailEvents& events) override { return rail_->poll(events); }
+  bool poll(transport::RailEvents& events) override {
+    ++use_.polls;
+    return rail_->poll(events);
+  }
+  bool poll_peer(transport::RailEvents& events, int peer) override {
+    ++use_.polls;
+    return rail_->poll_peer(events, peer);
+  }
   bool flushed() const override { return !use_.is_stuck && rail_->flushed(); }
   void flush_acknowledgements() override {
-    ++use_.flushes;
+    if (use_.flushes++ == 0) use_.polls_until_flush = use_.polls;
     rail_->flush_acknowledgements();
   }
   void close(int peer, transport::RailEvents& events) override { rail_->close(peer, events); }

@@ -47,25 +47,25 @@ class ToldCounts : public ::testing::Test {
     let_time_pass();
   }
 
-  void let_time_pass() {
-    for (int i = 0; i < 200; ++i) {
+  void let_time_pass(int ticks = 200) {
+    for (int i = 0; i < ticks; ++i) {
       for (Side& side : sides_) side.fabric->progress();
       network_.advance(10'000);
     }
   }
 
-  /// One put of rank 0, which rank 1 consumes.
-  void put_over(int rail) {
+  /// One put, mostly of rank 0, which the other rank consumes.
+  void put_over(int rail, int from = 0, int ticks = 200) {
     transport::Put put;
-    put.peer = 1;
-    put.from = at(0).memory.data();
+    put.peer = 1 - from;
+    put.from = at(from).memory.data();
     put.bytes = kBytes;
     put.only_rail = rail;
-    at(0).fabric->put(put);
-    const std::uint64_t number = at(1).fabric->expect(0, kBytes);
-    let_time_pass();
-    ASSERT_TRUE(at(1).fabric->arrived(0, number));
-    at(1).fabric->consume(0, number);
+    at(from).fabric->put(put);
+    const std::uint64_t number = at(1 - from).fabric->expect(from, kBytes);
+    let_time_pass(ticks);
+    ASSERT_TRUE(at(1 - from).fabric->arrived(from, number));
+    at(1 - from).fabric->consume(from, number);
   }
 
   /// What rank 1 does with its rails to tell rank 0 a count.
@@ -103,6 +103,20 @@ TEST_F(ToldCounts, AcknowledgeWhatCameOverOtherRails) {
   EXPECT_EQ(used[0].messages, 1);
   EXPECT_EQ(used[1].messages, 0);
   EXPECT_EQ(used[1].flushes, 1);
+}
+
+TEST_F(ToldCounts, TellWhatIsConsumedLessOftenWhereAsMuchGoesBack) {
+  constexpr int kTicks = 20;  // so few that nobody pings meanwhile
+  for (const bool both_ways : {false, true, false}) {
+    let_time_pass(100'000);  // until all is confirmed
+    for (testing::RailUse& use : at(1).use) use.messages = 0;
+    for (int i = 0; i < 128; ++i) {
+      if (both_ways) put_over(0, 1, kTicks);
+      put_over(0, 0, kTicks);
+    }
+    at(1).fabric->progress();
+    EXPECT_EQ(at(1).use[0].messages + at(1).use[1].messages, both_ways ? 2 : 4);
+  }
 }
 
 }  // namespace

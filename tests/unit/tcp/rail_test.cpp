@@ -124,6 +124,38 @@ TEST(TcpRail, AcknowledgesASingleChunkWithoutFurtherTraffic) {
   EXPECT_EQ(job[0].events.completed[1], 2U);
 }
 
+TEST(TcpRail, LeavesToWhatGoesBackWhatThatHasAcknowledgedBefore) {
+  TestJob job(2, 64);
+  job.connect(0, 1);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1); }));
+  const auto data = pattern(64, 6);
+  std::uint64_t sent = 0;
+  const auto send = [&] {
+    ASSERT_TRUE(job[0].rail->post(1, make_chunk(data, 0, 1)));
+    ++sent;
+    while (job[1].events.arrived[0].size() < sent) job[1].rail->poll(job[1].events);
+  };
+  const auto is_acknowledged = [&] {
+    job[0].rail->poll(job[0].events);
+    return job[0].events.completed[1] == sent;
+  };
+  send();
+  job[1].rail->acknowledge_unanswered();
+  EXPECT_TRUE(is_acknowledged()) << "nothing has gone back so far";
+
+  send();
+  ASSERT_TRUE(job[1].rail->post(0, make_chunk(data, 0, 1)));
+  EXPECT_TRUE(is_acknowledged());
+  send();
+  job[1].rail->acknowledge_unanswered();
+  EXPECT_FALSE(is_acknowledged());
+  job[1].rail->flush_acknowledgements();
+  EXPECT_TRUE(is_acknowledged());
+  send();
+  job[1].rail->acknowledge_unanswered();
+  EXPECT_TRUE(is_acknowledged()) << "the last chunk was not acknowledged by what went back";
+}
+
 TEST(TcpRail, ThrowsUnwantedPayloadAway) {
   TestJob job(2, 1 << 20);
   job.connect(0, 1);
