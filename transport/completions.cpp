@@ -14,7 +14,7 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
   Peer& peer = this->peer(peer_rank);
   Link& link = peer.links[static_cast<std::size_t>(rail)];
   RailState& state = rails_[static_cast<std::size_t>(rail)];
-  const std::int64_t now_ns = now();
+  const std::int64_t now_ns = now_ns_ = now();
   for (int i = 0; i < count && link.in_flight > 0; ++i) {
     const InFlight& record = link.at(0);
     link.rate.completed(now_ns, record.posted_ns, record.link_stamp, record.bytes, record.bulk);
@@ -26,8 +26,8 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
     link.round_trip.completed(now_ns - record.posted_ns, record.rail_was_idle);
     const ChunkName chunk = record.chunk;
     link.in_flight_bytes -= record.bytes;
-    link.head = (link.head + 1) % kMaxLinkChunks;
-    --link.in_flight;
+    // Always the same few lines where little is in flight.
+    link.head = --link.in_flight == 0 ? 0 : (link.head + 1) % kMaxLinkChunks;
     const OpenPut& put = peer.put(chunk.put);
     if (put.striped) ahead_since_ns_ = now_ns;
     if (Observation* observed = observation_of(put)) {

@@ -75,8 +75,8 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
   if (from.last_rail < 0 || !active_.empty()) return progress();
   const int rail_of_port = from.rail_of(port);
   const int expected_rail = rail_of_port >= 0 ? rail_of_port : from.last_rail;
-  now_ns_ = now();
   hand_over();
+  const std::int64_t last_read_ns = now_ns_;
   const bool is_one_chunk = bytes <= std::max(options_.stripe_threshold_bytes, from.whole_bytes);
   bool any = false;
   for (std::size_t i = 0; i < rails_.size(); ++i) {
@@ -84,7 +84,9 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
     if (from.links[i].up) any = rails_[i].rail->poll_peer(*this, peer_rank) || any;
   }
   look_at_departures();
-  if (any || owed_) after_polls(any);
+  if (!any && !owed_) return false;
+  if (now_ns_ == last_read_ns) now_ns_ = now();
+  after_polls(any);
   return any;
 }
 

@@ -127,6 +127,7 @@ void FabricState::control_arrived(int rail, int peer_rank, std::span<const std::
     condemn(peer, rail, "the peer sent a control message that makes no sense");
     return;
   }
+  now_ns_ = now();
   take_state(peer, *message);
   take_message(peer, rail, *message);
 }

@@ -3,15 +3,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <limits>
 
 namespace allrail::base {
 
 /// Monotonic clock, nanoseconds. A vDSO read: no system call.
 inline std::int64_t now_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  // What std::chrono::steady_clock reads, without another library in between: right behind a system
+  // call every page of code that is gone through costs.
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
 /// A point in time after which a wait gives up.

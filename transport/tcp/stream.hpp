@@ -44,7 +44,8 @@ class SendQueue {
   }
   void pop() {
     if (at(0).header.type == FrameType::Control) ++control_head_;
-    ++head_;
+    // Always the same few lines where the queue is short.
+    if (++head_ == tail_) clear();
   }
   void clear() { head_ = tail_ = control_head_ = control_tail_ = 0; }
 
