@@ -131,6 +131,7 @@ class Engine {
   void share_progress();
   bool is_quiet() const;
   bool look();
+  void note_look(bool moved);
   void check_failures();
   void check_local_ranks();
   void check_deadlines();
@@ -180,6 +181,7 @@ class Engine {
   shm::SharedCore core_;
   bool walk_took_long_ = false;  // the last one that was not walked to its end, in its yields
   int glances_ = 0;              // looks at one link since the last look at all
+  int idle_looks_ = 0;           // in a row that saw nothing
   bool checked_ = false;         // this wait has made a slow check
   bool dead_ = false;
   bool told_ = false;  // the first cause was thrown at the user

@@ -62,6 +62,7 @@ bool Engine::step(const CallRun* awaited) {
   const bool rails = uses_rails();
   const bool moved = rails && team_.fabric->progress();
   if (rails) tell_what_is_done();
+  if (rails) note_look(moved);
   advance();
   if (awaited != nullptr ? awaited->state == CallRun::State::Ended : front_ == nullptr)
     return moved;
@@ -130,8 +131,7 @@ void Engine::wait_for(const CallRun& call) {
     if (std::exchange(walk_took_long_, false)) backoff.tire();
     waiting_since_ns_ = 0;
     checked_ = false;
-    const int most_idle_looks = core_.is_likely() ? kLooksOnSharedCore : kLooksUntilAcknowledged;
-    int idle_looks = 0;
+    idle_looks_ = 0;
     while (slices_ended == slices_ended_) {
       bool moved = rails && look();
       if (rails) tell_what_is_done();
@@ -140,12 +140,11 @@ void Engine::wait_for(const CallRun& call) {
       if (others) moved = team_.group->advance_others(*this) || moved;
       if (team_.segment->aborted()) throw_abort_record();
       check_failures();
+      if (rails) note_look(moved);
       if (moved) {
         backoff.restart();
-        idle_looks = 0;
         continue;
       }
-      if (rails && ++idle_looks == most_idle_looks) team_.fabric->acknowledge();
       const bool tired = backoff.pause();
       if (!tired && !backoff.slow_check_due()) continue;
       if (waiting_since_ns_ == 0) {
@@ -157,6 +156,15 @@ void Engine::wait_for(const CallRun& call) {
       if (tired) sleep(rails, others);
     }
   }
+}
+
+void Engine::note_look(bool moved) {
+  if (moved) {
+    idle_looks_ = 0;
+    return;
+  }
+  const int most = core_.is_likely() ? kLooksOnSharedCore : kLooksUntilAcknowledged;
+  if (++idle_looks_ == most) team_.fabric->acknowledge();
 }
 
 /// Streams of puts from kTurnBytes on come over whichever rail is done first, so the other links

@@ -284,6 +284,7 @@ struct PutPair::State {
       transport::Fabric& fabric = *world.fabric();
       if (!fabric.progress() && ++idle > 100) {
         idle = 0;
+        fabric.acknowledge();  // the peer may wait for that
         ::sched_yield();
         if (fabric.failure()) throw Error(Code::Network, fabric.failure()->text, peer);
         if (deadline.passed()) {

@@ -105,7 +105,8 @@ class World final : public coll::TeamEvents {
   void make_rails();
   void make_control_listener(const RailChoices& choices);
   void prepare_or_tell(Card& mine, bool needs_rails);
-  std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index);
+  std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index,
+                                                 const RailChoices& choices);
   std::unique_ptr<transport::Rail> make_verbs_rail(const RailChoice& choice, int index,
                                                    const RailChoices& choices);
   // The cards are there for the start only; what stays of them is in the roster and, once per node,

@@ -6,12 +6,14 @@
 
 namespace allrail {
 
-std::unique_ptr<transport::Rail> World::make_tcp_rail(const RailChoice& choice, int index) {
+std::unique_ptr<transport::Rail> World::make_tcp_rail(const RailChoice& choice, int index,
+                                                      const RailChoices& choices) {
   transport::TcpRailOptions rail;
   rail.index = index;
   rail.item = choice.name;
   rail.rank = team_.rank;
   rail.size = ranks_;
+  rail.rail_count = static_cast<int>(choices.rails.size());
   rail.job_hash = job_hash_;
   return transport::make_tcp_rail(rail);
 }
@@ -45,7 +47,7 @@ void World::make_rails() {
     rail_devices_.push_back(choice.device);
     const int index = static_cast<int>(rails_made_.size());
     rails_made_.push_back(choices.verbs ? make_verbs_rail(choice, index, choices)
-                                        : make_tcp_rail(choice, index));
+                                        : make_tcp_rail(choice, index, choices));
   }
   make_control_listener(choices);
 }

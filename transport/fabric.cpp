@@ -14,7 +14,7 @@ namespace allrail::transport {
 namespace {
 
 // Consumed puts that the sender is told of together: what is left of kMaxOpenPuts must last until
-// it hears of them. Where about as many puts go back neither side runs far ahead of the other, and
+// it hears of them. Where half as many puts go back neither side runs far ahead of the other, and
 // it may be twice as many.
 constexpr std::uint64_t kConsumedBatch = 32;
 static_assert(2 * kConsumedBatch <= kMaxOpenPuts / 2);
@@ -303,7 +303,7 @@ void FabricState::consume(int peer_rank, std::uint64_t number, int port) {
   from.rail_of(port) = from.rail_of_put[number % kMaxOpenPuts];
   const std::uint64_t untold = from.arrivals.lowest() - from.told_consumed;
   if (untold < kConsumedBatch) return;
-  const bool goes_both_ways = from.next - from.told_at_put >= kConsumedBatch / 2;
+  const bool goes_both_ways = 2 * (from.next - from.told_at_put) >= untold;
   if (!goes_both_ways || untold >= 2 * kConsumedBatch) owe_state(from);
 }
 

@@ -170,7 +170,8 @@ class Rail {
     return -1;
   }
   /// Sends acknowledgements that were held back for batching. Called before sleeping, before a wait
-  /// for a peer's slot, and at the end of a call in a large slot or out of user memory.
+  /// for a peer's slot, in waits that take longer than most, and at the end of a call in a large
+  /// slot or out of user memory.
   virtual void flush_acknowledgements() = 0;
   /// The same, but for what chunks that go back will acknowledge before long, as far as the rail
   /// can tell.

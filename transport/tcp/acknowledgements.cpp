@@ -19,9 +19,11 @@ constexpr std::uint32_t kUnaskedShare = 16;
 constexpr std::uint32_t kMostUnasked = kUntoldBytes / 4;
 static_assert(std::uint64_t{kUntoldBytes} * kUnaskedShare <= kMinWindowBytes / 2);
 constexpr std::int64_t kUntoldNs = 300'000;
-/// The same where what goes back has acknowledged so far. Puts that take turns leave a rail for
-/// some calls: the next one that goes back over it mostly comes before this.
+/// The same where what goes back has acknowledged so far. Puts that take turns leave one of two
+/// rails for eight calls: the next one that goes back over it mostly comes before this. They leave
+/// one of three for as many calls as there may be slots, and would wait for this.
 constexpr std::int64_t kUntoldWhereAnsweredNs = 2'000'000;
+constexpr int kMostRailsToWaitFor = 2;
 
 /// What a chunk counts towards kUntoldBytes.
 std::uint32_t untold_bytes_of(const FrameHeader& chunk) {
@@ -76,13 +78,14 @@ void TcpRail::acknowledge_unanswered() {
 
 void TcpRail::check_acknowledgements() {
   const std::int64_t now_ns = base::now_ns();
+  const std::int64_t answered_ns =
+      options_.rail_count <= kMostRailsToWaitFor ? kUntoldWhereAnsweredNs : kUntoldNs;
   for (TcpLink* link : up_) {
     Stream& stream = *link->stream;
     if (stream.chunks_untold() == 0) continue;
     if (stream.untold_since_ns == 0) {
       stream.untold_since_ns = now_ns;
-    } else if (now_ns - stream.untold_since_ns >
-               (stream.is_answered ? kUntoldWhereAnsweredNs : kUntoldNs)) {
+    } else if (now_ns - stream.untold_since_ns > (stream.is_answered ? answered_ns : kUntoldNs)) {
       send_acknowledgement(*link);
     }
   }

@@ -67,7 +67,7 @@ struct Stream {
   std::uint32_t chunks_told = 0;  // acknowledged to the peer
   std::uint32_t bytes_untold = 0;
   std::int64_t untold_since_ns = 0;  // 0: nobody looked at the clock yet
-  bool is_answered = false;          // what goes back acknowledged the last chunks, in time
+  bool is_answered = false;          // what goes back acknowledged the last chunks that were
   std::uint32_t last_chunk_bytes = 0;
   bool wants_writable = false;  // epoll watches for room in the socket
   bool unsubmitted = false;     // frames were queued since the socket was last offered some

@@ -15,6 +15,7 @@ struct TcpRailOptions {
   std::string item;  // an interface ("eth0") or an address ("127.0.0.2"): see interfaces.hpp
   int rank = 0;
   int size = 1;
+  int rail_count = 1;  // that this rank has, all kinds together
   std::uint64_t job_hash = 0;
   JobSecret secret;
 };

@@ -22,8 +22,9 @@ struct RailUse {
   std::uint64_t held_bytes = 0;
   std::uint64_t most_bytes = 0;
   bool refuse = false;
-  int messages = 0;  // control messages posted
-  int flushes = 0;   // of acknowledgements
+  int messages = 0;    // control messages posted
+  int flushes = 0;     // of acknowledgements
+  int unanswered = 0;  // flushes of those that nothing answers
   int polls = 0;
   int polls_until_flush = -1;  // before the first of them
   bool holds_back = false;     // nothing that is posted has left
@@ -91,6 +92,10 @@ class CountingRail final : public transport::Rail {
   void flush_acknowledgements() override {
     if (use_.flushes++ == 0) use_.polls_until_flush = use_.polls;
     rail_->flush_acknowledgements();
+  }
+  void acknowledge_unanswered() override {
+    ++use_.unanswered;
+    rail_->acknowledge_unanswered();
   }
   void close(int peer, transport::RailEvents& events) override { rail_->close(peer, events); }
   int event_descriptor() const override { return rail_->event_descriptor(); }

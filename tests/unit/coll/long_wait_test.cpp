@@ -34,9 +34,9 @@ TEST(LongWait, AcknowledgesLongBeforeItSleeps) {
   use = {};
   std::vector<std::byte> memory(16);
   EXPECT_THROW(ranks[0]->engine->run(*plans[0], {memory.data(), memory.data(), 16, 16},
-                                     base::Deadline::after(std::chrono::milliseconds(20))),
+                                     base::Deadline::after(std::chrono::milliseconds(200))),
                Error);
-  EXPECT_GT(use.polls, 100) << "or it was no long wait";
+  EXPECT_GT(use.polls, 60) << "or it was no long wait";
   EXPECT_GE(use.polls_until_flush, 0);
   EXPECT_LE(use.polls_until_flush, 40);
 }
