@@ -63,6 +63,26 @@ schedule::Schedule make_alltoall(const ImaginedCall& call, const schedule::Shape
                            rank, TokensOf::Ranks);
 }
 
+const schedule::RootedAlgorithm& rooted(const ImaginedCall& call) {
+  const bool gathers = call.operation == Operation::Gather;
+  return known(
+      gathers ? gather::find_algorithm(call.algorithm) : scatter::find_algorithm(call.algorithm),
+      call);
+}
+
+schedule::Schedule make_rooted(const ImaginedCall& call, const schedule::Shape& shape, int rank,
+                               bool is_straight) {
+  const auto direction = call.operation == Operation::Gather ? schedule::Direction::ToRoot
+                                                             : schedule::Direction::FromRoot;
+  const auto& algorithm = rooted(call);
+  if (!is_straight) {
+    return schedule::rooted_schedule(algorithm, shape, call.root, rank, direction);
+  }
+  return with_ready_tokens(
+      schedule::rooted_zero_copy_schedule(algorithm, shape, call.root, rank, direction), shape.map,
+      rank, TokensOf::Nodes, TokensTo::All);
+}
+
 }  // namespace
 
 ImaginedSchedules::ImaginedSchedules(ImaginedCall call, schedule::NodeMap map,
@@ -83,17 +103,16 @@ ImaginedSchedules::ImaginedSchedules(ImaginedCall call, schedule::NodeMap map,
   } else if (call_.operation == Operation::Alltoall) {
     is_straight_ = alltoall::find_algorithm(call_.algorithm)->zero_copy &&
                    alltoall::goes_straight(pairs_of(call_, shape_), kAlltoallThresholdBytes);
+  } else if (call_.operation == Operation::Gather || call_.operation == Operation::Scatter) {
+    is_straight_ = schedule::rooted_goes_straight(rooted(call_), shape_, kRootedThresholdBytes);
   }
 }
 
 schedule::Schedule ImaginedSchedules::of(int rank) const {
   switch (call_.operation) {
     case Operation::Gather:
-      return gather::make_schedule(*gather::find_algorithm(call_.algorithm), shape_, call_.root,
-                                   rank);
     case Operation::Scatter:
-      return scatter::make_schedule(*scatter::find_algorithm(call_.algorithm), shape_, call_.root,
-                                    rank);
+      return make_rooted(call_, shape_, rank, is_straight_);
     case Operation::Broadcast:
       return broadcast::make_schedule(*broadcast::find_algorithm(call_.algorithm), shape_,
                                       call_.root, rank);

@@ -78,8 +78,8 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   peers_.shrink_to_fit();
   std::ranges::sort(put_to);
-  may_coalesce_ =
-      description_.root >= 0 && slices_ == 1 && std::ranges::adjacent_find(put_to) == put_to.end();
+  may_coalesce_ = description_.root >= 0 && slices_ == 1 && !zero_copy_ &&
+                  std::ranges::adjacent_find(put_to) == put_to.end();
   // Every rank of a barrier between nodes takes part in what it spreads (coll/engine_pace.cpp).
   const bool spreads = request.operation == Operation::Barrier && roster.nodes() > 1;
   is_on_node_ = slices_ == 1 && !zero_copy_ && !spreads && coll::is_on_node(*first_);

@@ -56,6 +56,7 @@ struct PlanLimits {
   // Also on a single node, where flat algorithms may put over them.
   bool has_rails = false;
   std::uint64_t alltoall_threshold_bytes = UINT64_MAX;  // see alltoall::goes_straight()
+  std::uint64_t rooted_threshold_bytes = UINT64_MAX;    // see schedule::rooted_goes_straight()
 };
 
 class Recipe;

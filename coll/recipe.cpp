@@ -77,21 +77,45 @@ class RootedRecipe : public Recipe {
 /// A gather or a scatter.
 class GatherRecipe final : public RootedRecipe<schedule::RootedAlgorithm> {
  public:
-  GatherRecipe(const PlanRequest& request, const Roster& roster, schedule::Direction direction)
+  GatherRecipe(const PlanRequest& request, const Roster& roster, const PlanLimits& limits,
+               schedule::Direction direction)
       : RootedRecipe(request, roster,
                      direction == schedule::Direction::ToRoot ? gather::algorithms()
                                                               : scatter::algorithms()),
-        direction_(direction) {}
+        direction_(direction) {
+    // Where blocks lie in the root's buffer only the root knows of the others.
+    zero_copy_ =
+        (request.operation == Operation::Gather || request.operation == Operation::Scatter) &&
+        schedule::rooted_goes_straight(algorithm_, shape_, limits.rooted_threshold_bytes);
+    if (zero_copy_ && registered_bytes(request) > limits.registered_bytes) {
+      zero_copy_ = false;
+      copies_because_of_limit_ = true;
+    }
+  }
+  std::uint32_t way() const override { return zero_copy_ ? 1 : 0; }
+  bool zero_copy() const override { return zero_copy_; }
+  bool copies_because_of_limit() const override { return copies_because_of_limit_; }
+  std::uint64_t most_slice_bytes() const override {
+    return zero_copy_ ? kLargestPutBytes : UINT64_MAX;
+  }
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
-    return schedule::rooted_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank(),
-                                     direction_);
+    const schedule::Shape shape = slice(begin, bytes);
+    if (!zero_copy_) {
+      return schedule::rooted_schedule(algorithm_, shape, root_, roster_.rank(), direction_);
+    }
+    return with_ready_tokens(
+        schedule::rooted_zero_copy_schedule(algorithm_, shape, root_, roster_.rank(), direction_),
+        shape.map, roster_.rank(), TokensOf::Nodes, TokensTo::All);
   }
   std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
+    if (zero_copy_) return token_bytes(roster_.map(), TokensOf::Nodes, 1);
     return schedule::rooted_slot_bytes(algorithm_, slice(0, slice_bytes), roster_.largest_node());
   }
 
  private:
   const schedule::Direction direction_;
+  bool zero_copy_ = false;
+  bool copies_because_of_limit_ = false;
 };
 
 class BroadcastRecipe final : public RootedRecipe<broadcast::Algorithm> {
@@ -217,10 +241,10 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
   switch (request.operation) {
     case Operation::Gather:
     case Operation::Gatherv:
-      return std::make_unique<GatherRecipe>(request, roster, schedule::Direction::ToRoot);
+      return std::make_unique<GatherRecipe>(request, roster, limits, schedule::Direction::ToRoot);
     case Operation::Scatter:
     case Operation::Scatterv:
-      return std::make_unique<GatherRecipe>(request, roster, schedule::Direction::FromRoot);
+      return std::make_unique<GatherRecipe>(request, roster, limits, schedule::Direction::FromRoot);
     case Operation::Broadcast:
       return std::make_unique<BroadcastRecipe>(request, roster, limits);
     case Operation::Alltoall:

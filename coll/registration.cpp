@@ -18,7 +18,8 @@ void Registration::make(transport::Fabric& fabric, RegistrationBudget& budget,
                         const Buffers& buffers) {
   release();
   budget.held_.reserve(budget.held_.size() + 1);
-  const bool has_window = buffers.window == nullptr;
+  const bool has_window = buffers.window == nullptr && buffers.receive_bytes != 0;
+  window_ = {};
   if (has_window) window_ = fabric.register_window({buffers.receive, buffers.receive_bytes});
   const std::span<const std::byte> source(buffers.send,
                                           buffers.send_is_registered ? 0 : buffers.send_bytes);

@@ -19,15 +19,16 @@ std::size_t owner_count(const schedule::NodeMap& map, TokensOf owners) {
 class TokenSteps {
  public:
   TokenSteps(const schedule::Schedule& bare, const schedule::NodeMap& map, int rank,
-             TokensOf owners)
+             TokensOf owners, TokensTo told)
       : bare_(bare),
         map_(map),
         rank_(rank),
         owners_(owners),
+        told_(told),
         tables_bytes_(token_bytes(map, owners, map.node_size(map.node_of[at(rank)]))),
         expects_token_(owner_count(map, owners), false) {
     for (const Step& step : bare.steps) {
-      if (step.kind == StepKind::Put) expects_token_[owner(step.peer)] = true;
+      if (tells_or_hears(step, StepKind::Put)) expects_token_[owner(step.peer)] = true;
     }
     result_.rounds = bare.rounds;
     result_.stages = bare.stages;
@@ -66,6 +67,10 @@ class TokenSteps {
   std::size_t owner(int peer) const {
     return at(owners_ == TokensOf::Ranks ? peer : map_.node_of[at(peer)]);
   }
+  bool tells_or_hears(const Step& step, StepKind kind) const {
+    const bool is_either = step.kind == StepKind::Put || step.kind == StepKind::Await;
+    return told_ == TokensTo::All ? is_either : step.kind == kind;
+  }
   /// Where the table of a rank begins in the slot of its node.
   std::uint64_t table_of(int rank) const {
     const int before = owners_ == TokensOf::Ranks ? map_.local_rank_of[at(rank)] : 0;
@@ -90,7 +95,7 @@ class TokenSteps {
     result_.steps.push_back(stamp);
     std::vector<bool> told(expects_token_.size(), false);
     for (const Step& step : bare_.steps) {
-      if (step.kind != StepKind::Await || told[owner(step.peer)]) continue;
+      if (!tells_or_hears(step, StepKind::Await) || told[owner(step.peer)]) continue;
       told[owner(step.peer)] = true;
       Step put;
       put.kind = StepKind::Put;
@@ -121,6 +126,7 @@ class TokenSteps {
   const schedule::NodeMap& map_;
   const int rank_;
   const TokensOf owners_;
+  const TokensTo told_;
   const std::uint64_t tables_bytes_;
   std::vector<bool> expects_token_;  // by owner
   schedule::Schedule result_;
@@ -134,8 +140,8 @@ std::uint64_t token_bytes(const schedule::NodeMap& map, TokensOf owners, int nod
 }
 
 schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, const schedule::NodeMap& map,
-                                     int rank, TokensOf owners) {
-  return TokenSteps(bare, map, rank, owners).run();
+                                     int rank, TokensOf owners, TokensTo told) {
+  return TokenSteps(bare, map, rank, owners, told).run();
 }
 
 }  // namespace allrail::coll

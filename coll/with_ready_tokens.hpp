@@ -11,6 +11,10 @@ namespace allrail::coll {
 /// Who tells others of its memory: the one rank that talks for its node, or every rank.
 enum class TokensOf : std::uint8_t { Nodes, Ranks };
 
+/// Whom a rank tells: those that put into its receive buffer, or also those into whose it puts, who
+/// learn by that nothing but that it makes the same call.
+enum class TokensTo : std::uint8_t { Senders, All };
+
 /// Slot bytes of the tables of a node of so many ranks.
 std::uint64_t token_bytes(const schedule::NodeMap& map, TokensOf owners, int node_size);
 
@@ -20,6 +24,7 @@ std::uint64_t token_bytes(const schedule::NodeMap& map, TokensOf owners, int nod
 /// there is one, and at the beginning else. The tables begin the slot, and what the schedule has
 /// there follows them.
 schedule::Schedule with_ready_tokens(const schedule::Schedule& bare, const schedule::NodeMap& map,
-                                     int rank, TokensOf owners = TokensOf::Nodes);
+                                     int rank, TokensOf owners = TokensOf::Nodes,
+                                     TokensTo told = TokensTo::Senders);
 
 }  // namespace allrail::coll

@@ -211,6 +211,7 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   coll::PlanLimits limits{geometry.large_slot_bytes, coll::kZeroCopyThresholdBytes};
   limits.segment_bytes = settings.broadcast_segment_bytes;
   limits.alltoall_threshold_bytes = coll::kAlltoallThresholdBytes;
+  limits.rooted_threshold_bytes = coll::kRootedThresholdBytes;
   // As if the system allowed it, and there were a core for every rank.
   if (settings.single_copy != "off") {
     limits.single_copy_threshold_bytes = coll::kSingleCopyThresholdBytes;

@@ -85,13 +85,13 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
   }
   return std::make_unique<coll::CallPlan>(
       request, roster_,
-      coll::PlanLimits{geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes,
-                       memory_.user_bytes, coll::kBufferThresholdBytes,
-                       coll::kNodeBufferThresholdBytes, geometry_.most_in_small_ring(),
-                       reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
-                       reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
-                       options_.broadcast_segment_bytes, shares_cores_ ? coll::kOnceBytes : 0,
-                       shares_cores_, fabric_ != nullptr, coll::kAlltoallThresholdBytes});
+      coll::PlanLimits{
+          geometry_.large_slot_bytes, coll::kZeroCopyThresholdBytes, memory_.user_bytes,
+          coll::kBufferThresholdBytes, coll::kNodeBufferThresholdBytes,
+          geometry_.most_in_small_ring(), reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
+          reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
+          options_.broadcast_segment_bytes, shares_cores_ ? coll::kOnceBytes : 0, shares_cores_,
+          fabric_ != nullptr, coll::kAlltoallThresholdBytes, coll::kRootedThresholdBytes});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {

@@ -131,8 +131,10 @@ World::Ready World::ready_rooted(const CollectiveCall& call, const CallOptions& 
   if (!is_root) {
     if (gathers) {
       ready.buffers.receive = nullptr;
+      ready.buffers.receive_bytes = 0;
     } else {
       ready.buffers.send = nullptr;
+      ready.buffers.send_bytes = 0;
     }
   }
   return ready;

@@ -11,15 +11,15 @@ using schedule::Join;
 using schedule::Level;
 
 constexpr std::array<Algorithm, 6> kAlgorithms{{
-    {"direct", "every rank sends its block to the root, k at a time", Level::Flat, direct},
+    {"direct", "every rank sends its block to the root, k at a time", Level::Flat, direct, true},
     {"binomial", "up a k-port tree of ranks: log steps", Level::Flat, binomial},
     {"smp-direct", "every node sends its blocks to the root's node, k at a time", Level::Smp,
-     direct},
+     direct, true},
     {"smp-binomial", "up a k-port tree of nodes: log steps", Level::Smp, binomial},
     {"topology", "up a tree of the nodes of every leaf switch, then up one of switches", Level::Smp,
-     binomial, Join::Binomial},
+     binomial, false, Join::Binomial},
     {"topology-direct", "every node to the first one on its leaf switch, these to the root's",
-     Level::Smp, direct, Join::Direct},
+     Level::Smp, direct, false, Join::Direct},
 }};
 
 }  // namespace

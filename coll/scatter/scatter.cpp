@@ -11,14 +11,15 @@ using schedule::Join;
 using schedule::Level;
 
 constexpr std::array<Algorithm, 6> kAlgorithms{{
-    {"direct", "the root sends every rank its block, k at a time", Level::Flat, direct},
+    {"direct", "the root sends every rank its block, k at a time", Level::Flat, direct, true},
     {"binomial", "down a k-port tree of ranks: log steps", Level::Flat, binomial},
-    {"smp-direct", "the root's node sends every node its blocks, k at a time", Level::Smp, direct},
+    {"smp-direct", "the root's node sends every node its blocks, k at a time", Level::Smp, direct,
+     true},
     {"smp-binomial", "down a k-port tree of nodes: log steps", Level::Smp, binomial},
     {"topology", "down a tree of switches, then down one of the nodes of every leaf switch",
-     Level::Smp, binomial, Join::Binomial},
+     Level::Smp, binomial, false, Join::Binomial},
     {"topology-direct", "the root's node to the first one on every leaf switch, these to theirs",
-     Level::Smp, direct, Join::Direct},
+     Level::Smp, direct, false, Join::Direct},
 }};
 
 }  // namespace

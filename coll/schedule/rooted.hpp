@@ -22,6 +22,7 @@ struct RootedAlgorithm {
   Level level;
   // Among places, the root's participant at place 0. Block i is that of the ranks at place i.
   ExchangeFunction exchange;
+  bool zero_copy = false;  // has a zero-copy schedule: nobody sends blocks of others on
   // Where at least two leaf switches are known: a tree over them instead, joined like this.
   std::optional<Join> over_switches{};
 };
@@ -33,6 +34,16 @@ enum class Direction : std::uint8_t { ToRoot, FromRoot };
 /// together.
 Schedule rooted_schedule(const RootedAlgorithm& algorithm, const Shape& shape, int root, int rank,
                          Direction direction);
+
+/// Whether a call of this shape may go straight between user buffers: with blocks of one size, of
+/// so many bytes or more, between nodes of one rank each.
+bool rooted_goes_straight(const RootedAlgorithm& algorithm, const Shape& shape,
+                          std::uint64_t threshold_bytes);
+
+/// The same as rooted_schedule() straight between user buffers: out of the one at the sender, into
+/// the one at the receiver. Only where algorithm.zero_copy, on nodes of one rank each.
+Schedule rooted_zero_copy_schedule(const RootedAlgorithm& algorithm, const Shape& shape, int root,
+                                   int rank, Direction direction);
 
 /// Slot bytes of a node: the same on all ranks, in both directions and for every root, and never
 /// less than any schedule has.

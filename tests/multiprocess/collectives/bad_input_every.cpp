@@ -45,6 +45,9 @@ CallOptions by(const char* algorithm) {
   return options;
 }
 
+// Blocks that go straight between user buffers.
+constexpr std::size_t kLargeBytes = 1'500'000;
+
 /// Sizes and algorithms that differ between the ranks of every collective, and roots.
 Table differing_cases() {
   Table table;
@@ -78,6 +81,15 @@ Table differing_cases() {
     if (is_all || is_alltoall) continue;
     table[name + "-other-roots"] = [=](Case& c) {
       make(c, {kind, c.odd ? 1 : 0, kBytes, false, {}}, false);
+    };
+    table["large-" + name + "-other-roots"] = [=](Case& c) {
+      make(c, {kind, c.odd ? 1 : 0, kLargeBytes, false, {}}, false);
+    };
+    const auto other_kind = kind == AnyKind::Scatter ? AnyKind::Gather : AnyKind::Scatter;
+    table["large-" + name + "-and-another"] = [=](Case& c) {
+      AnyCall(c.communicator, {c.odd ? other_kind : kind, 0, kLargeBytes, false, {}})
+          .call(c.communicator);
+      c.communicator.barrier();
     };
   }
   return table;

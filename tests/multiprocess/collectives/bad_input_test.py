@@ -100,8 +100,9 @@ def test_wrong_roots():
     check_local_cases("2", every=True)
 
 
-def check_mismatches(ranks, nodes, odd, before, part=0, parts=1, every=False):
-    for name in part_of(names_of("mismatch", every), part, parts):
+def check_mismatches(ranks, nodes, odd, before, part=0, parts=1, every=False, large=False):
+    names = [name for name in names_of("mismatch", every) if name.startswith("large-") == large]
+    for name in part_of(names, part, parts):
         if name == "leaders" and nodes not in (None, "2"):
             continue  # more leaders than there are ranks on a node mean the same as one
         found, what, result = check_case("mismatch", name, ranks, nodes, odd, before, every)
@@ -131,6 +132,12 @@ def test_mismatch_many_calls():
 
 def test_mismatch_of_every_collective():
     check_mismatches(4, "2+1+1", 1, 3, 0, 2, every=True)
+
+
+def test_mismatch_of_large_collectives():
+    """Blocks that go straight between user buffers have no header; their tokens have."""
+    for odd in (0, 2):
+        check_mismatches(3, "3", odd, 3, every=True, large=True)
 
 
 def test_mismatch_of_every_collective_one_node():

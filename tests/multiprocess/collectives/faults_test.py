@@ -110,10 +110,10 @@ def test_kill_large_one_node():
     kill_many(None, 2_000_000, ("", "bruck"))
 
 
-def kill_in_rooted(ranks, nodes):
+def kill_in_rooted(ranks, nodes, large=300_000):
     for collective in ("gather", "scatter", "broadcast", "alltoall"):
         for seed in seeds(3, 15):
-            size = 64 if seed % 2 else 300_000
+            size = 64 if seed % 2 else large
             kill_one(seed, ranks, nodes, size, ("",), words=("collective=" + collective,))
 
 
@@ -123,6 +123,7 @@ def test_kill_rooted_one_node():
 
 def test_kill_rooted_four_nodes():
     kill_in_rooted(6, "4")
+    kill_in_rooted(3, "3", large=1_500_000)  # straight between user buffers
 
 
 def test_kill_small_four_nodes():

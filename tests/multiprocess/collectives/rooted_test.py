@@ -47,8 +47,9 @@ def test_rooted_little_memory():
 
 
 def test_rooted_zero_copy():
-    """Large blocks of an alltoall go straight between user buffers, in place too."""
-    words = {"algorithms": "direct,smp-direct", "sizes": "524287,524288,1500001"}
+    """Large blocks of alltoalls, gathers and scatters go straight between user buffers."""
+    sizes = "524287,524288,1048575,1048576,1500001"
+    words = {"algorithms": "direct,smp-direct", "sizes": sizes}
     for more in ({}, {"blocking": 1}, {"mixed": 1}, {"mixed": 1, "blocking": 1}):
         grid(3, "3", 1, **words, **more)
     few_slots = {"ALLRAIL_NODE_MEMORY": "1M"}

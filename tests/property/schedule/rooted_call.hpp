@@ -32,28 +32,35 @@ std::vector<Schedule> schedules_of(const Shape& shape, const Make& make) {
   return schedules;
 }
 
-inline RootedCall make_gather(const coll::gather::Algorithm& algorithm, Shape shape, int root) {
+/// `straight`: between user buffers, without ready tokens.
+inline RootedCall make_gather(const coll::gather::Algorithm& algorithm, Shape shape, int root,
+                              bool straight = false) {
   Purpose purpose{shape.bytes, std::vector<std::vector<Received>>(shape.bytes.size())};
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     purpose.received[root].push_back({rank, 0, shape.receive_offsets[rank], shape.bytes[rank]});
   }
-  auto schedules = schedules_of(
-      shape, [&](int rank) { return coll::gather::make_schedule(algorithm, shape, root, rank); });
+  auto schedules = schedules_of(shape, [&](int rank) {
+    if (!straight) return coll::gather::make_schedule(algorithm, shape, root, rank);
+    return rooted_zero_copy_schedule(algorithm, shape, root, rank, Direction::ToRoot);
+  });
   const auto slot = rooted_slot_bytes(algorithm, shape, largest_node(shape.map));
   return {{std::move(shape), std::move(schedules), std::move(purpose)},
           "gather " + std::string(algorithm.name),
           slot};
 }
 
-inline RootedCall make_scatter(const coll::scatter::Algorithm& algorithm, Shape shape, int root) {
+inline RootedCall make_scatter(const coll::scatter::Algorithm& algorithm, Shape shape, int root,
+                               bool straight = false) {
   Purpose purpose{std::vector<std::uint64_t>(shape.bytes.size()), {}};
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     const std::uint64_t from = shape.receive_offsets[rank];
     purpose.send_bytes[root] = std::max(purpose.send_bytes[root], from + shape.bytes[rank]);
     purpose.received.push_back({{root, from, 0, shape.bytes[rank]}});
   }
-  auto schedules = schedules_of(
-      shape, [&](int rank) { return coll::scatter::make_schedule(algorithm, shape, root, rank); });
+  auto schedules = schedules_of(shape, [&](int rank) {
+    if (!straight) return coll::scatter::make_schedule(algorithm, shape, root, rank);
+    return rooted_zero_copy_schedule(algorithm, shape, root, rank, Direction::FromRoot);
+  });
   const auto slot = rooted_slot_bytes(algorithm, shape, largest_node(shape.map));
   return {{std::move(shape), std::move(schedules), std::move(purpose)},
           "scatter " + std::string(algorithm.name),

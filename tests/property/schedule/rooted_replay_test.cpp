@@ -69,6 +69,63 @@ TEST(RootedReplay, SampledUpTo64Ranks) {
   }
 }
 
+/// Straight between user buffers, every block is put once and nothing is copied but the root's own.
+void expect_straight(const RootedCall& tested, int root) {
+  for (int rank = 0; rank < tested.call.shape.ranks(); ++rank) {
+    for (const Step& step : tested.call.schedules[rank].steps) {
+      EXPECT_NE(step.from, Memory::Slot) << tested.name;
+      EXPECT_NE(step.to, Memory::Slot) << tested.name;
+      EXPECT_TRUE(step.kind != StepKind::Copy || rank == root) << tested.name;
+    }
+  }
+}
+
+TEST(RootedReplay, StraightBetweenUserBuffersUpTo40Ranks) {
+  for (int ranks = 2; ranks <= 40; ranks += kOneOf) {
+    for (int ports = 1; ports <= 8; ++ports) {
+      const std::uint64_t seed = static_cast<std::uint64_t>(ranks) * 100 + ports;
+      Generator generator(seed);
+      std::vector<int> node_of(ranks);
+      for (int rank = 0; rank < ranks; ++rank) node_of[rank] = rank;
+      if (generator.number(0, 1) == 1) std::ranges::reverse(node_of);
+      const Shape shape = uniform_shape(NodeMap(node_of), 9, ports, 1);
+      const int root = generator.number(0, ranks - 1);
+      for (const auto& algorithm : coll::gather::algorithms()) {
+        if (!algorithm.zero_copy) continue;
+        const RootedCall tested = make_gather(algorithm, shape, root, true);
+        expect_right(tested, root, seed);
+        expect_straight(tested, root);
+      }
+      for (const auto& algorithm : coll::scatter::algorithms()) {
+        if (!algorithm.zero_copy) continue;
+        const RootedCall tested = make_scatter(algorithm, shape, root, true);
+        expect_right(tested, root, seed);
+        expect_straight(tested, root);
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(RootedReplay, BlocksThatOthersSendOnDoNotGoStraight) {
+  const Shape shape = uniform_shape(NodeMap({0, 1, 2, 3}), 9, 1, 1);
+  for (const auto& algorithm : coll::gather::algorithms()) {
+    EXPECT_EQ(algorithm.zero_copy, algorithm.name == "direct" || algorithm.name == "smp-direct");
+    EXPECT_TRUE(rooted_goes_straight(algorithm, shape, 9) == algorithm.zero_copy);
+    EXPECT_FALSE(rooted_goes_straight(algorithm, shape, 10));
+  }
+  const auto& direct = *coll::gather::find_algorithm("direct");
+  EXPECT_FALSE(rooted_goes_straight(direct, uniform_shape(NodeMap({0, 1, 1}), 9, 1, 1), 9));
+  EXPECT_FALSE(rooted_goes_straight(direct, uniform_shape(NodeMap({0}), 9, 1, 1), 9));
+  EXPECT_FALSE(rooted_goes_straight(direct, packed_shape(NodeMap({0, 1, 2}), {9, 9, 10}, 1, 1), 9));
+  const auto& binomial = *coll::gather::find_algorithm("binomial");
+  EXPECT_THROW(rooted_zero_copy_schedule(binomial, shape, 0, 2, Direction::ToRoot),
+               std::invalid_argument);
+  EXPECT_THROW(rooted_zero_copy_schedule(direct, uniform_shape(NodeMap({0, 1, 1}), 9, 1, 1), 0, 1,
+                                         Direction::ToRoot),
+               std::invalid_argument);
+}
+
 /// Goglin and Moreaud 2011: what comes from other nodes comes to the rank that is near the rails,
 /// whatever the root.
 TEST(RootedReplay, TheLeaderOfANodeTalksForIt) {
