@@ -7,6 +7,7 @@
 // started and waited for, one that does not is started and tested now and then.
 //   engine.cpp        the queue
 //   engine_wait.cpp   waiting, and what is looked after meanwhile
+//   engine_checks.cpp what is wrong if a wait takes long
 //   engine_pace.cpp   what barriers spread of the rails
 //   engine_errors.cpp the end of the communicator
 #pragma once
@@ -125,7 +126,6 @@ class Engine {
   bool continues_stream(const CallPlan& plan) const;
   bool uses_rails() const;
   bool slow_checks();
-  void check_mutual_wait();
   void tell_what_is_done();
   bool tell_peers_behind(const CallPlan& plan);
   void share_progress();
@@ -133,11 +133,14 @@ class Engine {
   bool look();
   void note_look(bool moved);
   void check_failures();
+  void sleep(bool rails, bool others);
+
+  // engine_checks.cpp
+  void check_mutual_wait();
   void check_local_ranks();
   void check_deadlines();
   void warn_if_long(std::int64_t now_ns);
   int late_rank();
-  void sleep(bool rails, bool others);
 
   // engine_errors.cpp
   template <class Work>
