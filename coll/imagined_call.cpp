@@ -72,12 +72,13 @@ const schedule::RootedAlgorithm& rooted(const ImaginedCall& call) {
 
 schedule::Schedule make_rooted(const ImaginedCall& call, const schedule::Shape& shape, int rank,
                                bool is_straight) {
-  const auto direction = call.operation == Operation::Gather ? schedule::Direction::ToRoot
-                                                             : schedule::Direction::FromRoot;
+  const bool gathers = call.operation == Operation::Gather;
   const auto& algorithm = rooted(call);
   if (!is_straight) {
-    return schedule::rooted_schedule(algorithm, shape, call.root, rank, direction);
+    return gathers ? gather::make_schedule(algorithm, shape, call.root, rank)
+                   : scatter::make_schedule(algorithm, shape, call.root, rank);
   }
+  const auto direction = gathers ? schedule::Direction::ToRoot : schedule::Direction::FromRoot;
   return with_ready_tokens(
       schedule::rooted_zero_copy_schedule(algorithm, shape, call.root, rank, direction), shape.map,
       rank, TokensOf::Nodes, TokensTo::All);

@@ -84,23 +84,16 @@ class GatherRecipe final : public RootedRecipe<schedule::RootedAlgorithm> {
                                                               : scatter::algorithms()),
         direction_(direction) {
     // Where blocks lie in the root's buffer only the root knows of the others.
-    zero_copy_ =
-        (request.operation == Operation::Gather || request.operation == Operation::Scatter) &&
-        schedule::rooted_goes_straight(algorithm_, shape_, limits.rooted_threshold_bytes);
-    if (zero_copy_ && registered_bytes(request) > limits.registered_bytes) {
-      zero_copy_ = false;
-      copies_because_of_limit_ = true;
+    const bool knows_places =
+        request.operation == Operation::Gather || request.operation == Operation::Scatter;
+    if (knows_places &&
+        schedule::rooted_goes_straight(algorithm_, shape_, limits.rooted_threshold_bytes)) {
+      go_straight(request, limits);
     }
-  }
-  std::uint32_t way() const override { return zero_copy_ ? 1 : 0; }
-  bool zero_copy() const override { return zero_copy_; }
-  bool copies_because_of_limit() const override { return copies_because_of_limit_; }
-  std::uint64_t most_slice_bytes() const override {
-    return zero_copy_ ? kLargestPutBytes : UINT64_MAX;
   }
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
     const schedule::Shape shape = slice(begin, bytes);
-    if (!zero_copy_) {
+    if (!zero_copy()) {
       return schedule::rooted_schedule(algorithm_, shape, root_, roster_.rank(), direction_);
     }
     return with_ready_tokens(
@@ -108,14 +101,12 @@ class GatherRecipe final : public RootedRecipe<schedule::RootedAlgorithm> {
         shape.map, roster_.rank(), TokensOf::Nodes, TokensTo::All);
   }
   std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
-    if (zero_copy_) return token_bytes(roster_.map(), TokensOf::Nodes, 1);
+    if (zero_copy()) return token_bytes(roster_.map(), TokensOf::Nodes, 1);
     return schedule::rooted_slot_bytes(algorithm_, slice(0, slice_bytes), roster_.largest_node());
   }
 
  private:
   const schedule::Direction direction_;
-  bool zero_copy_ = false;
-  bool copies_because_of_limit_ = false;
 };
 
 class BroadcastRecipe final : public RootedRecipe<broadcast::Algorithm> {
@@ -146,34 +137,25 @@ class AlltoallRecipe final : public Recipe {
     shape_.matrix = request.matrix;
     shape_.send_offsets = request.send_offsets;
     shape_.receive_offsets = request.receive_offsets;
-    zero_copy_ = algorithm_.zero_copy &&
-                 alltoall::goes_straight(shape_, limits.alltoall_threshold_bytes) &&
-                 straight_slot_bytes(std::min(shape_.uniform_bytes, kLeastStraightSliceBytes)) <=
-                     limits.large_slot_bytes;
-    if (zero_copy_ && registered_bytes(request) > limits.registered_bytes) {
-      zero_copy_ = false;
-      copies_because_of_limit_ = true;
+    if (algorithm_.zero_copy && alltoall::goes_straight(shape_, limits.alltoall_threshold_bytes) &&
+        straight_slot_bytes(std::min(shape_.uniform_bytes, kLeastStraightSliceBytes)) <=
+            limits.large_slot_bytes) {
+      go_straight(request, limits);
     }
   }
   std::uint32_t algorithm() const override { return row_; }
-  std::uint32_t way() const override { return zero_copy_ ? 1 : 0; }
-  bool zero_copy() const override { return zero_copy_; }
-  bool copies_because_of_limit() const override { return copies_because_of_limit_; }
-  std::uint64_t most_slice_bytes() const override {
-    return zero_copy_ ? kLargestPutBytes : UINT64_MAX;
-  }
   bool are_alike(std::uint64_t begin, std::uint64_t other, std::uint64_t bytes) const override {
     const std::uint64_t block = shape_.uniform_bytes;
     return shape_.matrix.empty() && slice_of(block, begin, bytes) == slice_of(block, other, bytes);
   }
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
     const schedule::PairShape shape = slice(begin, bytes);
-    if (!zero_copy_) return alltoall::make_schedule(algorithm_, shape, roster_.rank());
+    if (!zero_copy()) return alltoall::make_schedule(algorithm_, shape, roster_.rank());
     return with_ready_tokens(alltoall::make_zero_copy_schedule(algorithm_, shape, roster_.rank()),
                              shape.map, roster_.rank(), TokensOf::Ranks);
   }
   std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
-    if (zero_copy_) return straight_slot_bytes(slice_bytes);
+    if (zero_copy()) return straight_slot_bytes(slice_bytes);
     return schedule::pairs_slot_bytes(algorithm_.exchange, slice(0, slice_bytes), algorithm_.level);
   }
 
@@ -197,8 +179,6 @@ class AlltoallRecipe final : public Recipe {
   const alltoall::Algorithm& algorithm_;
   const std::uint32_t row_;
   schedule::PairShape shape_;
-  bool zero_copy_ = false;
-  bool copies_because_of_limit_ = false;
 };
 
 class BarrierRecipe final : public Recipe {
@@ -235,6 +215,15 @@ auto with_table_of(Operation operation, const Use& use) {
 }
 
 }  // namespace
+
+std::uint64_t Recipe::most_slice_bytes() const {
+  return zero_copy_ ? kLargestPutBytes : UINT64_MAX;
+}
+
+void Recipe::go_straight(const PlanRequest& request, const PlanLimits& limits) {
+  copies_because_of_limit_ = registered_bytes(request) > limits.registered_bytes;
+  zero_copy_ = !copies_because_of_limit_;
+}
 
 std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster,
                                           const PlanLimits& limits) {

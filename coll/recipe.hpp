@@ -31,11 +31,19 @@ class Recipe {
   virtual bool are_alike(std::uint64_t begin, std::uint64_t other, std::uint64_t bytes) const = 0;
 
   // Of collectives that have more ways for the data than through slots.
-  virtual std::uint32_t way() const { return 0; }
+  virtual std::uint32_t way() const { return zero_copy_ ? 1 : 0; }
   /// See CallPlan.
-  virtual bool zero_copy() const { return false; }
-  virtual bool copies_because_of_limit() const { return false; }
-  virtual std::uint64_t most_slice_bytes() const { return UINT64_MAX; }
+  virtual bool zero_copy() const { return zero_copy_; }
+  virtual bool copies_because_of_limit() const { return copies_because_of_limit_; }
+  virtual std::uint64_t most_slice_bytes() const;
+
+ protected:
+  /// Blocks go straight between user buffers, unless that would register more than may be.
+  void go_straight(const PlanRequest& request, const PlanLimits& limits);
+
+ private:
+  bool zero_copy_ = false;
+  bool copies_because_of_limit_ = false;
 };
 
 /// Throws Error{InvalidArgument} for an unknown algorithm. `roster` outlives it.
