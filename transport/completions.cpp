@@ -8,6 +8,11 @@ namespace allrail::transport {
 namespace {
 // Acknowledgements and small puts may follow a watched chunk.
 constexpr std::int64_t kMostUnsentBytes = 4096;
+constexpr std::uint32_t kMostUnsentShare = 4;
+
+std::int64_t most_unsent_bytes(std::uint32_t watched_bytes) {
+  return std::min<std::int64_t>(kMostUnsentBytes, watched_bytes / kMostUnsentShare);
+}
 }  // namespace
 
 void FabricState::chunks_completed(int rail, int peer_rank, int count) {
@@ -51,12 +56,15 @@ void FabricState::look_at_departures() {
     const std::int64_t took_ns = now() - watched.posted_ns;
     // How much longer it takes does not matter: looks cost system calls.
     const bool is_slow = DepartureMeter::is_slow(took_ns, watched.bytes);
-    const bool is_here = unsent_bytes >= kMostUnsentBytes;
+    const bool is_here = unsent_bytes >= most_unsent_bytes(watched.bytes);
     if (is_here && !is_slow) continue;
-    if (unsent_bytes >= 0) {
+    // What is gone at a look that comes late may have left long before.
+    const auto rail = static_cast<int>(&state - rails_.data());
+    const bool is_in_time = unsent_bytes >= 0 && is_here == is_slow;
+    if (is_in_time && watched.has_turn) turn_shares_.saw(rail, is_slow);
+    if (unsent_bytes >= 0 && watched.bytes >= kMeasuredChunkBytes) {
       state.departures.left(took_ns, watched.bytes);
-      // What is gone at a look that comes late may have left long before.
-      if (is_here == is_slow) state.pace.saw(is_slow);
+      if (is_in_time) state.pace.saw(is_slow);
     }
     watched.peer = -1;
   }

@@ -26,6 +26,7 @@
 #include "transport/peer_table.hpp"
 #include "transport/shares.hpp"
 #include "transport/striping.hpp"
+#include "transport/turn_shares.hpp"
 
 namespace allrail::transport {
 
@@ -89,7 +90,8 @@ class FabricState : public RailEvents {
   std::vector<RailState> rails_;
   std::array<double, kMaxRails> ahead_bytes_{};  // of striped puts: see add_ahead()
   std::int64_t ahead_since_ns_ = 0;
-  Shares shares_;
+  Shares shares_;           // of puts that are cut
+  TurnShares turn_shares_;  // of others that are answered
   std::array<Observation, kObservedPuts> observations_{};
   PeerTable<Peer> peers_;  // those that were connect()ed
   std::vector<Peer*> connected_;
@@ -117,10 +119,9 @@ class FabricState : public RailEvents {
   void activate(Peer& peer);
 
   // turns.cpp
-  /// Whether it is usable and ends at a rail that is near to where the peer runs.
-  static bool is_near(const Peer& peer, const Link& link);
   int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
-  int turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, bool near_only);
+  int turn_of(Peer& peer, const OpenPut& put, std::uint32_t bytes, RailSet rails);
+  int turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, unsigned rails);
   void look_at_queues(Peer& peer);
 
   // completions.cpp

@@ -73,6 +73,7 @@ void FabricState::assign_pairs(Peer& peer) {
 void FabricState::take_pair(Peer& peer, int rail, int peer_rail) {
   Link& link = peer.links[static_cast<std::size_t>(rail)];
   link.peer_rail = std::clamp(peer_rail, 0, static_cast<int>(peer.rails.rails.size()) - 1);
+  link.is_near = peer.rails.rails[static_cast<std::size_t>(link.peer_rail)].is_near;
   if (link.peer_rail != peer_rail) condemn(peer, rail, "the peer has no rail of that number");
   for (std::size_t i = 0; i < peer.links.size(); ++i) {
     Link& other = peer.links[i];

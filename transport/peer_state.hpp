@@ -25,6 +25,14 @@ static_assert(kPutQueue + kMaxOpenPuts < (1 << kPutNumberBits) / 2);
 
 /// Puts from this length on measure rails, by acknowledgements of their own.
 inline constexpr std::uint32_t kMeasuredPutBytes = 12 * 1024;
+/// Shorter ones share segments, and take no time on any rail.
+inline constexpr std::uint32_t kLeastTurnBytes = 512;
+/// Whether rails have turns of such puts, which they may give up.
+constexpr bool takes_turns(std::uint64_t put_bytes) {
+  return put_bytes >= kLeastTurnBytes && put_bytes < kMeasuredPutBytes;
+}
+/// Of these, chunks from this length on say whether their rail is full.
+inline constexpr std::uint32_t kWatchedTurnBytes = 4096;
 
 /// A put that is not completed.
 struct OpenPut {
@@ -96,8 +104,9 @@ struct Link {
   bool blocked = false;  // post() said no: tried again at the next progress()
   bool hello_due = false;
   bool pong_due = false;
-  int peer_rail = -1;  // at the other end of the present or last link; -1: there was none
-  int target = -1;     // the connecting end: the rail of the peer that is tried
+  bool is_near = true;  // the other end of the present or last link is, to where the peer runs
+  int peer_rail = -1;   // at that other end; -1: there was none
+  int target = -1;      // the connecting end: the rail of the peer that is tried
   std::uint64_t generation = 0;
   std::uint64_t peer_generation = 0;  // of the peer's hello on the present link; 0: not here yet
   // Why it went down first, which stays while it is tried again; what the last try said since then.
@@ -200,11 +209,22 @@ struct Peer {
   bool has_unsent() const { return !requeued.empty() || unsent < admitted(); }
 };
 
+struct RailSet {
+  unsigned bits = 0;  // one for each rail
+  unsigned count = 0;
+
+  void add(int rail) {
+    bits |= 1U << rail;
+    ++count;
+  }
+};
+
 /// A chunk that is watched until it has left this host.
 struct Watched {
   int peer = -1;  // -1: none is
   std::uint32_t bytes = 0;
   std::int64_t posted_ns = 0;
+  bool has_turn = false;  // its rail follows from TurnShares
 };
 
 struct RailState {
@@ -228,6 +248,7 @@ struct RailState {
   PaceMeter pace;
   Watched watched;
   std::uint32_t watchable_chunks = 0;
+  std::uint32_t watchable_turns = 0;
   std::uint64_t in_flight_bytes = 0;
   int in_flight = 0;
   std::int64_t busy_before_ns = 0;

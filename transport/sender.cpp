@@ -18,6 +18,9 @@ constexpr std::uint64_t kLookAhead = 16;
 // the rate is known all the same, one in so many asks for an acknowledgement of its own. Of puts
 // that are cut every chunk does, unless it is so short that a rail may wait for more.
 constexpr std::uint32_t kMeasuredEvery = 8;
+// Of chunks that take turns, not always the same one of a turn, which has eight calls. Where rails
+// are full, processors have time for all.
+constexpr std::uint32_t kWatchedTurns = 7;
 // Where a rail is fast, departures say what there is to say, and acknowledgements only cost.
 constexpr std::uint32_t kFastMeasuredLess = 4;
 
@@ -36,11 +39,22 @@ bool measures(const RailState& rail, Link& link, const OpenPut& put, std::uint32
   return link.medium_chunks++ % every == 0;
 }
 
+bool has_turn(const OpenPut& put) {
+  return takes_turns(put.cut.put_bytes) && !put.striped && !put.coalesce;
+}
+
 /// Watches a chunk that was just posted, if it is time for one.
-void watch(RailState& rail, int peer, std::uint32_t bytes, std::int64_t now_ns) {
-  if (bytes < kMeasuredChunkBytes || rail.watched.peer >= 0) return;
-  if (rail.departures.is_settled() && rail.watchable_chunks++ % kMeasuredEvery != 0) return;
-  rail.watched = {peer, bytes, now_ns};
+void watch(RailState& rail, const OpenPut& put, std::uint32_t bytes, bool is_some_full,
+           std::int64_t now_ns) {
+  if (rail.watched.peer >= 0) return;
+  if (has_turn(put)) {
+    const std::uint32_t every = is_some_full ? 1 : kWatchedTurns;
+    if (bytes < kWatchedTurnBytes || rail.watchable_turns++ % every != 0) return;
+  } else {
+    if (bytes < kMeasuredChunkBytes) return;
+    if (rail.departures.is_settled() && rail.watchable_chunks++ % kMeasuredEvery != 0) return;
+  }
+  rail.watched = {put.peer, bytes, now_ns, has_turn(put)};
 }
 
 /// Chunks that are posted behind others take as long as those, which looks slow where one peer only
@@ -158,7 +172,7 @@ RailSpeeds FabricState::speeds_to(const Peer& peer) const {
       speeds.slowest_bytes_per_second = rate;
     if (!link.usable()) continue;
     ++usable;
-    near += is_near(peer, link) ? 1 : 0;
+    near += link.is_near ? 1 : 0;
     slowest_usable = std::min(slowest_usable, rate);
     fastest_usable = std::max(fastest_usable, rate);
     const double wire_ns_per_byte = wire_ns_per_byte_of(rails_[i]);
@@ -235,7 +249,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   } else {
     to_submit_ = true;
     // What is held leaves before it, and would be counted as time of its own.
-    if (!holds_) watch(state, peer.rank, chunk.bytes, now_ns_);
+    if (!holds_) watch(state, put, chunk.bytes, turn_shares_.is_some_full(), now_ns_);
   }
   InFlight& record = link.at(link.in_flight);
   record.chunk = {put.number, index};

@@ -3,8 +3,10 @@
 // Puts take the rails by turns, which fills rails alike. In a stream that goes one way a rail that
 // is slower than the others, or that others use, falls behind, and then everybody waits for it: a
 // rail that has more to deliver than another when its turn comes is passed over. Puts that are
-// answered keep the turns: each is waited for, and looked for on the rail whose turn it is.
+// answered are waited for, and looked for on the rail whose turn it is: there a rail that
+// is full gives up whole turns (turn_shares.hpp).
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "transport/fabric_state.hpp"
@@ -15,37 +17,21 @@ namespace {
 
 // Where rails are unlike turns are so short that the ring of sixteen calls holds three.
 constexpr int kTurnPuts = 4;
-// Smaller ones share segments, and take no time on any rail.
-constexpr std::uint32_t kLeastTurnBytes = 512;
 
 }  // namespace
 
-bool FabricState::is_near(const Peer& peer, const Link& link) {
-  return link.usable() && link.peer_rail >= 0 &&
-         peer.rails.rails[static_cast<std::size_t>(link.peer_rail)].is_near;
-}
-
 int FabricState::choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes) {
   const int links = static_cast<int>(peer.links.size());
-  int usable = 0;
-  int near = 0;
-  for (const Link& link : peer.links) {
-    usable += link.usable() ? 1 : 0;
-    near += is_near(peer, link) ? 1 : 0;
+  RailSet usable;
+  RailSet near;
+  for (int i = 0; i < links; ++i) {
+    const Link& link = peer.links[static_cast<std::size_t>(i)];
+    if (!link.usable()) continue;
+    usable.add(i);
+    if (link.is_near) near.add(i);
   }
-  if (usable == 0) return -1;
-  // The wanted rail first, then the others in circular order. Ports of a step, and steps, take
-  // turns, so that a call of small puts uses all rails, or all that end near to who receives.
-  const auto turns = static_cast<unsigned>(near > 0 ? near : usable);
-  int skip = static_cast<int>(static_cast<unsigned>(put.port) % turns);
-  int first = 0;
-  for (; first < links; ++first) {
-    const Link& link = peer.links[static_cast<std::size_t>(first)];
-    if ((near > 0 ? is_near(peer, link) : link.usable()) && skip-- == 0) break;
-  }
-  if (turns > 1 && put.coalesce && bytes >= kLeastTurnBytes && bytes < kMeasuredPutBytes) {
-    first = turn_of_stream(peer, put, first, near > 0);
-  }
+  if (usable.count == 0) return -1;
+  const int first = turn_of(peer, put, bytes, near.count != 0 ? near : usable);
   for (int i = 0; i < links; ++i) {
     const int rail = (first + i) % links;
     const auto at = static_cast<std::size_t>(rail);
@@ -56,15 +42,23 @@ int FabricState::choose_small(Peer& peer, const OpenPut& put, std::uint32_t byte
   return -1;
 }
 
+/// Of a set of rails, that whose turn it is, or the one that has it instead. Ports of a step, and
+/// steps, take turns, so that a call of small puts uses all rails, or all that end near to who
+/// receives.
+int FabricState::turn_of(Peer& peer, const OpenPut& put, std::uint32_t bytes, RailSet rails) {
+  const auto port = static_cast<unsigned>(put.port);
+  unsigned others = rails.bits;
+  for (unsigned skip = port % rails.count; skip != 0; --skip) others &= others - 1;
+  const int in_turn = std::countr_zero(others);
+  if (rails.count == 1 || !takes_turns(bytes)) return in_turn;
+  if (put.coalesce) return turn_of_stream(peer, put, in_turn, rails.bits);
+  return turn_shares_.rail_for(in_turn, port / rails.count, rails.bits);
+}
+
 /// The rail whose turn it is, or one that is done earlier with what it has and one more turn. Not
 /// asked for every put, since it costs system calls, and since the receiver looks where the last
 /// put of such a port came from.
-int FabricState::turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, bool near_only) {
-  unsigned rails = 0;
-  for (std::size_t i = 0; i < peer.links.size(); ++i) {
-    const Link& link = peer.links[i];
-    if (near_only ? is_near(peer, link) : link.usable()) rails |= 1U << i;
-  }
+int FabricState::turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, unsigned rails) {
   StreamTurn& turn = peer.turn;
   const bool is_new = std::exchange(turn.port, put.port) != put.port;
   if (is_new || ++turn.puts == kTurnPuts) turn.puts = 0;

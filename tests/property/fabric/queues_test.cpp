@@ -1,5 +1,5 @@
-// Streams of puts that are not cut take rails by turns as long as no rail falls behind, and fill
-// each by what it can carry where one does.
+// Puts that are not cut take rails by turns as long as no rail falls behind, and fill each by what
+// it can carry where one does: streams, and puts that are answered.
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -17,6 +17,7 @@ constexpr std::uint64_t kTurnPuts = 8;   // in a row over the same rail, as the 
 struct Options {
   double first_rate = 60e6;  // bytes per second
   double second_rate = 60e6;
+  std::int64_t saved_up_ns = 0;  // by either rail
   std::uint64_t put_bytes = 0;
   std::uint64_t puts = 5'000;
   std::uint64_t open_puts = kOpenPuts;
@@ -62,6 +63,7 @@ class Stream {
     world.rails.resize(2);
     world.rails[0].bytes_per_second = options.first_rate;
     world.rails[1].bytes_per_second = options.second_rate;
+    for (FakeRailOptions& rail : world.rails) rail.saved_up_ns = options.saved_up_ns;
     world.memory_bytes = options.open_puts * options.put_bytes;
     return world;
   }
@@ -97,6 +99,8 @@ class Stream {
     const auto is_done = [&] {
       return to().arrived(0, oldest) && (options_.open_puts > 1 || from().completed(1, oldest));
     };
+    // What is looked at late is gone, and nobody knows since when.
+    while (options_.is_answered && !is_done()) world_.step(10'000);
     EXPECT_TRUE(world_.run_until(is_done, 1'000'000'000));
     to().consume(0, oldest);
   }
@@ -155,12 +159,6 @@ TEST_P(PutQueues, OfOnePutAtATimeAreAlike) {
   EXPECT_NEAR(run(alone).first_share, 0.5, 0.05);
 }
 
-TEST_P(PutQueues, AreNotAskedForByPutsThatAreAnswered) {
-  Options answered = over(60e6, 30e6);
-  answered.is_answered = true;
-  EXPECT_NEAR(run(answered).first_share, 0.5, 0.001) << "they are looked for where their turn is";
-}
-
 TEST_P(PutQueues, OfARailThatCameBackAreKnownAnew) {
   Options loses = over(60e6, 60e6);
   loses.loses_second = true;
@@ -176,6 +174,59 @@ TEST_P(PutQueues, OfANewLinkAreNotKnownByTheOldOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, PutQueues, ::testing::Values(1'024, 4'096, 8'192));
+
+/// Puts that begin when the one before is answered, over rails behind shapers.
+class AnsweredPuts : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  static Outcome run_over(double first_rate, double second_rate) {
+    return run(over(first_rate, second_rate));
+  }
+  static Options over(double first_rate, double second_rate) {
+    Options options;
+    options.first_rate = first_rate;
+    options.second_rate = second_rate;
+    options.put_bytes = GetParam();
+    options.is_answered = true;
+    options.open_puts = 1;
+    options.saved_up_ns = 4'000'000;
+    return options;
+  }
+  static double seconds_at(double rate) { return 5'000.0 * static_cast<double>(GetParam()) / rate; }
+};
+
+TEST_P(AnsweredPuts, FillUnequalRailsByTheirRates) {
+  const Outcome two_to_one = run_over(60e6, 30e6);
+  EXPECT_NEAR(two_to_one.first_share, 2.0 / 3, 0.05);
+  EXPECT_LT(two_to_one.seconds, seconds_at(0.9 * 90e6)) << "by turns: at 60e6";
+  const Outcome one_to_two = run_over(30e6, 60e6);
+  EXPECT_NEAR(one_to_two.first_share, 1.0 / 3, 0.05);
+  EXPECT_LT(one_to_two.seconds, seconds_at(0.9 * 90e6));
+}
+
+TEST_P(AnsweredPuts, LeaveASlowRailLittle) {
+  const Outcome ten_to_one = run_over(60e6, 6e6);
+  EXPECT_GT(ten_to_one.first_share, 0.8);
+  EXPECT_LT(ten_to_one.seconds, seconds_at(0.5 * 66e6)) << "by turns: at 12e6";
+}
+
+TEST_P(AnsweredPuts, TakeTurnsOverAlikeRails) {
+  EXPECT_NEAR(run_over(60e6, 60e6).first_share, 0.5, 0.01);
+}
+
+TEST_P(AnsweredPuts, TakeTurnsOverRailsThatAreFast) {
+  EXPECT_NEAR(run_over(2e9, 1e9).first_share, 0.5, 0.001) << "neither is what they wait for";
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, AnsweredPuts, ::testing::Values(4'096, 8'192));
+
+TEST(ShortAnsweredPuts, TakeTurnsOverAnyRails) {
+  Options options;
+  options.first_rate = 60e6;
+  options.second_rate = 30e6;
+  options.put_bytes = 1'024;
+  options.is_answered = true;
+  EXPECT_NEAR(run(options).first_share, 0.5, 0.001) << "they say too little of a rail";
+}
 
 }  // namespace
 }  // namespace allrail::transport
