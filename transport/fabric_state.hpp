@@ -121,6 +121,7 @@ class FabricState : public RailEvents {
   // turns.cpp
   int choose_small(Peer& peer, const OpenPut& put, std::uint32_t bytes);
   int turn_of(Peer& peer, const OpenPut& put, std::uint32_t bytes, RailSet rails);
+  bool has_shared_turn(const OpenPut& put) const;
   int turn_of_stream(Peer& peer, const OpenPut& put, int in_turn, unsigned rails);
   void look_at_queues(Peer& peer);
 

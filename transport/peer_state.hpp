@@ -224,7 +224,7 @@ struct Watched {
   int peer = -1;  // -1: none is
   std::uint32_t bytes = 0;
   std::int64_t posted_ns = 0;
-  bool has_turn = false;  // its rail follows from TurnShares
+  bool has_turn = false;  // see FabricState::has_shared_turn()
 };
 
 struct RailState {
@@ -248,7 +248,6 @@ struct RailState {
   PaceMeter pace;
   Watched watched;
   std::uint32_t watchable_chunks = 0;
-  std::uint32_t watchable_turns = 0;
   std::uint64_t in_flight_bytes = 0;
   int in_flight = 0;
   std::int64_t busy_before_ns = 0;

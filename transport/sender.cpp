@@ -39,22 +39,17 @@ bool measures(const RailState& rail, Link& link, const OpenPut& put, std::uint32
   return link.medium_chunks++ % every == 0;
 }
 
-bool has_turn(const OpenPut& put) {
-  return takes_turns(put.cut.put_bytes) && !put.striped && !put.coalesce;
-}
-
-/// Watches a chunk that was just posted, if it is time for one.
-void watch(RailState& rail, const OpenPut& put, std::uint32_t bytes, bool is_some_full,
-           std::int64_t now_ns) {
-  if (rail.watched.peer >= 0) return;
-  if (has_turn(put)) {
-    const std::uint32_t every = is_some_full ? 1 : kWatchedTurns;
-    if (bytes < kWatchedTurnBytes || rail.watchable_turns++ % every != 0) return;
-  } else {
-    if (bytes < kMeasuredChunkBytes) return;
-    if (rail.departures.is_settled() && rail.watchable_chunks++ % kMeasuredEvery != 0) return;
+/// Watches a chunk that was just posted, if it is time for one. `has_turn`: its rail follows from
+/// TurnShares, of which some are full.
+void watch(RailState& rail, int peer, std::uint32_t bytes, std::int64_t now_ns, bool has_turn,
+           bool is_some_full) {
+  if (rail.watched.peer >= 0 || bytes < (has_turn ? kWatchedTurnBytes : kMeasuredChunkBytes)) {
+    return;
   }
-  rail.watched = {put.peer, bytes, now_ns, has_turn(put)};
+  const std::uint32_t every = !has_turn ? kMeasuredEvery : is_some_full ? 1 : kWatchedTurns;
+  const bool is_settled = bytes < kMeasuredChunkBytes || rail.departures.is_settled();
+  if (is_settled && rail.watchable_chunks++ % every != 0) return;
+  rail.watched = {peer, bytes, now_ns, has_turn && is_settled};
 }
 
 /// Chunks that are posted behind others take as long as those, which looks slow where one peer only
@@ -249,7 +244,10 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   } else {
     to_submit_ = true;
     // What is held leaves before it, and would be counted as time of its own.
-    if (!holds_) watch(state, put, chunk.bytes, turn_shares_.is_some_full(), now_ns_);
+    if (!holds_ && chunk.bytes >= kWatchedTurnBytes) {
+      watch(state, peer.rank, chunk.bytes, now_ns_, has_shared_turn(put),
+            turn_shares_.is_some_full());
+    }
   }
   InFlight& record = link.at(link.in_flight);
   record.chunk = {put.number, index};

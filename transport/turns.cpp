@@ -3,8 +3,8 @@
 // Puts take the rails by turns, which fills rails alike. In a stream that goes one way a rail that
 // is slower than the others, or that others use, falls behind, and then everybody waits for it: a
 // rail that has more to deliver than another when its turn comes is passed over. Puts that are
-// answered are waited for, and looked for on the rail whose turn it is: there a rail that
-// is full gives up whole turns (turn_shares.hpp).
+// answered are waited for, and looked for on the rail whose turn it is: there a rail that is full
+// gives up whole turns (turn_shares.hpp).
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -53,6 +53,11 @@ int FabricState::turn_of(Peer& peer, const OpenPut& put, std::uint32_t bytes, Ra
   if (rails.count == 1 || !takes_turns(bytes)) return in_turn;
   if (put.coalesce) return turn_of_stream(peer, put, in_turn, rails.bits);
   return turn_shares_.rail_for(in_turn, port / rails.count, rails.bits);
+}
+
+/// Whether its rail follows from TurnShares.
+bool FabricState::has_shared_turn(const OpenPut& put) const {
+  return rails_.size() > 1 && takes_turns(put.cut.put_bytes) && !put.striped && !put.coalesce;
 }
 
 /// The rail whose turn it is, or one that is done earlier with what it has and one more turn. Not
