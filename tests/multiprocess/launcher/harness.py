@@ -113,10 +113,18 @@ def files():
     found = set()
     for folder in ("/tmp", "/dev/shm"):
         for name in os.listdir(folder):
-            # In a shared /tmp only names that this job could have made are looked at.
-            if os.environ.get(PRIVATE) or re.search("allrail|pmix|PMIX|dstore|gds|hwloc", name):
+            if os.environ.get(PRIVATE) or may_be_left(name):
                 found.add(os.path.join(folder, name))
     return found
+
+
+def may_be_left(name):
+    """In a shared /tmp only names that this job could have made count, and not those of jobs that
+    run: other tests do at the same time."""
+    if not re.search("allrail|pmix|PMIX|dstore|gds|hwloc", name):
+        return False
+    launcher = re.match(r"allrail-run-(\d+)-", name)
+    return launcher is None or not os.path.exists("/proc/" + launcher.group(1))
 
 
 def wait_until(condition, what, seconds=10):
