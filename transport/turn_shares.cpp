@@ -24,7 +24,7 @@ constexpr double kForgotten = 1.0 / 24;
 constexpr double kLeastShare = 1.0 / 16;
 // Receivers look for a put where the last one of such a port came from, so turns are only passed
 // on where that brings something.
-constexpr double kAlikeShare = 0.8;
+constexpr double kWholeShare = 0.8;
 
 }  // namespace
 
@@ -79,7 +79,7 @@ void TurnShares::compare(Turns& full, Turns& other) {
 
 int TurnShares::rail_for(int in_turn, unsigned turn, unsigned rails) const {
   const double kept = share(in_turn);
-  if (kept >= kAlikeShare) return in_turn;
+  if (kept >= kWholeShare) return in_turn;
   // As evenly as can be: of three turns two, of five three.
   const auto before = static_cast<unsigned>(kept * turn);
   if (static_cast<unsigned>(kept * (turn + 1)) != before) return in_turn;
