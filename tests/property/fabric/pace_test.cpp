@@ -13,11 +13,14 @@ namespace {
 constexpr std::uint64_t kPutBytes = 16'000;
 constexpr int kPuts = 2 * PaceMeter::kSamples;
 
-/// Two ranks with one rail between them.
+/// Two ranks with one rail between them, if a test does not say otherwise.
 class PaceOfRails : public ::testing::Test {
  protected:
   void connect(double bytes_per_second, std::int64_t saved_up_ns = 0) {
-    WorldOptions options;
+    connect(WorldOptions(), bytes_per_second, saved_up_ns);
+  }
+
+  void connect(WorldOptions options, double bytes_per_second, std::int64_t saved_up_ns = 0) {
     options.rails[0].bytes_per_second = bytes_per_second;
     options.rails[0].saved_up_ns = saved_up_ns;
     options.fabric.may_hold = true;
@@ -26,14 +29,14 @@ class PaceOfRails : public ::testing::Test {
   }
 
   /// Puts one after the other. After each the sender is away for a while, and looks at nothing.
-  void send(int puts, std::int64_t away_ns = 0) {
+  void send(int puts, std::int64_t away_ns = 0, std::uint64_t bytes = kPutBytes) {
     for (int i = 0; i < puts; ++i) {
       Put put;
       put.peer = 1;
       put.from = world_->memory(0).data();
-      put.bytes = kPutBytes;
+      put.bytes = bytes;
       world_->fabric(0).put(put);
-      const std::uint64_t number = world_->fabric(1).expect(0, kPutBytes);
+      const std::uint64_t number = world_->fabric(1).expect(0, bytes);
       FakeNetwork& network = world_->network();
       const std::int64_t back_ns = network.now_ns() + away_ns;
       while (network.now_ns() < back_ns) network.advance(back_ns - network.now_ns());
@@ -94,6 +97,14 @@ TEST_F(PaceOfRails, IsNotToldByLooksThatComeLate) {
   EXPECT_EQ(pace(), Pace::Fast);
   send(20 * kPuts, 1'000'000);
   EXPECT_EQ(pace(), Pace::Fast) << "that the process is busy does not make the rail slow";
+}
+
+TEST_F(PaceOfRails, IsNotToldByShortChunksThatTakeTurns) {
+  WorldOptions two_rails;
+  two_rails.rails.resize(2);
+  connect(two_rails, 1e9);
+  send(20 * kPuts, 0, 5'000);
+  EXPECT_EQ(pace(), Pace::Unknown) << "they are watched for their turns alone";
 }
 
 TEST_F(PaceOfRails, IsSlowBehindAShaperThatSavesUp) {
