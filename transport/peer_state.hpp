@@ -209,6 +209,7 @@ struct Peer {
   bool has_unsent() const { return !requeued.empty() || unsent < admitted(); }
 };
 
+/// Some of the rails to a peer.
 struct RailSet {
   unsigned bits = 0;  // one for each rail
   unsigned count = 0;

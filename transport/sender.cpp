@@ -39,6 +39,8 @@ bool measures(const RailState& rail, Link& link, const OpenPut& put, std::uint32
   return link.medium_chunks++ % every == 0;
 }
 
+static_assert(kWatchedTurnBytes <= kMeasuredChunkBytes);  // shorter ones are never watched
+
 /// Watches a chunk that was just posted, if it is time for one. `has_turn`: its rail follows from
 /// TurnShares, of which some are full.
 void watch(RailState& rail, int peer, std::uint32_t bytes, std::int64_t now_ns, bool has_turn,
