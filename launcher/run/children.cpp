@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
@@ -62,6 +63,21 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 }
 
 }  // namespace
+
+std::vector<std::string> common_environment(const std::string& nodes) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!nodes.empty() && std::string_view(*entry).starts_with("ALLRAIL_NODES=")) continue;
+    environment.emplace_back(*entry);
+  }
+  if (!nodes.empty()) environment.push_back("ALLRAIL_NODES=" + nodes);
+  // hwloc would load them into every rank: a driver of displays with seven libraries of X11, and a
+  // second parser of XML. What the user says goes before.
+  if (std::getenv("HWLOC_PLUGINS_BLACKLIST") == nullptr) {
+    environment.emplace_back("HWLOC_PLUGINS_BLACKLIST=hwloc_gl.so,hwloc_xml_libxml.so");
+  }
+  return environment;
+}
 
 Child spawn(const SpawnSettings& settings, int rank, const std::vector<std::string>& environment,
             Input input) {

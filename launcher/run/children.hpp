@@ -37,6 +37,10 @@ struct Child {
 
 enum class Input { Inherit, Pipe, Null };
 
+/// What every rank finds in its environment, beside what PMIx adds for each: the launcher's own,
+/// and `nodes` as ALLRAIL_NODES where that is not empty.
+std::vector<std::string> common_environment(const std::string& nodes);
+
 /// Starts one rank in a process group of its own that dies with the launcher.
 Child spawn(const SpawnSettings& settings, int rank, const std::vector<std::string>& environment,
             Input input);

@@ -78,12 +78,7 @@ void Job::start_ranks(const std::string& path, const Inherited& inherited) {
   settings.exec_error_fd = exec_errors_write_.get();
   settings.signal_mask = inherited.signal_mask;
   settings.open_files = inherited.open_files;
-  std::vector<std::string> base;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (!options_.nodes.empty() && std::string_view(*entry).starts_with("ALLRAIL_NODES=")) continue;
-    base.emplace_back(*entry);
-  }
-  if (!options_.nodes.empty()) base.push_back("ALLRAIL_NODES=" + options_.nodes);
+  const std::vector<std::string> base = common_environment(options_.nodes);
   ranks_.reserve(static_cast<std::size_t>(options_.ranks));
   for (int rank = 0; rank < options_.ranks; ++rank) {
     Input input = Input::Null;

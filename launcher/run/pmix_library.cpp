@@ -170,13 +170,16 @@ std::string rank_list(int ranks) {
 
 void start_server(const std::string& job, const std::string& directory) {
   static pmix_server_module_t module = make_module();
-  Attributes attributes(6);
+  Attributes attributes(7);
   attributes.add(PMIX_SERVER_TMPDIR, directory);
   attributes.add(PMIX_SYSTEM_TMPDIR, directory);
   attributes.add(PMIX_SERVER_NSPACE, job + "-server");
   attributes.add_rank(PMIX_SERVER_RANK, 0);
   attributes.add(PMIX_HOSTNAME, host_name());
   attributes.add_flag(PMIX_SERVER_TOOL_SUPPORT, false);
+  // Clients of PMIx 5 look for the machine's cores and devices when they start. Here they map what
+  // the server has found, or look themselves if that cannot be had.
+  attributes.add_flag(PMIX_SERVER_SHARE_TOPOLOGY, true);
   check(PMIx_server_init(&module, attributes.data(), attributes.size()), "PMIx_server_init");
 }
 

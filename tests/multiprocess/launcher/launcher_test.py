@@ -142,6 +142,18 @@ def test_nodes_setting():
     expect(result.code == 2 and "more nodes than ranks" in result.err, "9 nodes of 8", result)
 
 
+def test_ranks_load_little():
+    shared = run([RUN, "-n", "1", "sh", "-c", "ls $PMIX_SERVER_TMPDIR"])
+    expect("hwloc.sm" in shared.out.split(), "the server shares what it knows of the cores", shared)
+    variable = "HWLOC_PLUGINS_BLACKLIST"
+    plain = {name: value for name, value in environment().items() if name != variable}
+    result = job(2, "env:" + variable, env=plain)
+    expect("hwloc_gl.so" in result.out, "no display drivers", result)
+    for mine in ("", "hwloc_pci.so"):
+        result = job(2, "env:" + variable, env={**plain, variable: mine})
+        expect(result.out == "%s=%s\n" % (variable, mine) * 2, "the user's own choice", result)
+
+
 def test_options():
     for arguments, text in (
         (["-n", "0", "true"], "-n"),
