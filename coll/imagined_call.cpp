@@ -81,7 +81,7 @@ schedule::Schedule make_rooted(const ImaginedCall& call, const schedule::Shape& 
   const auto direction = gathers ? schedule::Direction::ToRoot : schedule::Direction::FromRoot;
   return with_ready_tokens(
       schedule::rooted_zero_copy_schedule(algorithm, shape, call.root, rank, direction), shape.map,
-      rank, TokensOf::Nodes, TokensTo::All);
+      rank, TokensOf::Ranks, TokensTo::All);
 }
 
 }  // namespace

@@ -31,6 +31,9 @@ const Algorithm& algorithm_named(const PlanRequest& request,
              collective_name(request.operation), request.algorithm, names);
 }
 
+// Shorter slices of straight calls would be tokens more than blocks.
+constexpr std::uint64_t kLeastStraightSliceBytes = 64ULL * 1024;
+
 bool are_equal(const std::vector<std::uint64_t>& values) {
   return std::ranges::adjacent_find(values, std::ranges::not_equal_to()) == values.end();
 }
@@ -87,7 +90,9 @@ class GatherRecipe final : public RootedRecipe<schedule::RootedAlgorithm> {
     const bool knows_places =
         request.operation == Operation::Gather || request.operation == Operation::Scatter;
     if (knows_places &&
-        schedule::rooted_goes_straight(algorithm_, shape_, limits.rooted_threshold_bytes)) {
+        schedule::rooted_goes_straight(algorithm_, shape_, limits.rooted_threshold_bytes) &&
+        straight_slot_bytes(std::min(shape_.bytes.front(), kLeastStraightSliceBytes)) <=
+            limits.large_slot_bytes) {
       go_straight(request, limits);
     }
   }
@@ -98,14 +103,20 @@ class GatherRecipe final : public RootedRecipe<schedule::RootedAlgorithm> {
     }
     return with_ready_tokens(
         schedule::rooted_zero_copy_schedule(algorithm_, shape, root_, roster_.rank(), direction_),
-        shape.map, roster_.rank(), TokensOf::Nodes, TokensTo::All);
+        shape.map, roster_.rank(), TokensOf::Ranks, TokensTo::All);
   }
   std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
-    if (zero_copy()) return token_bytes(roster_.map(), TokensOf::Nodes, 1);
+    if (zero_copy()) return straight_slot_bytes(slice_bytes);
     return schedule::rooted_slot_bytes(algorithm_, slice(0, slice_bytes), roster_.largest_node());
   }
 
  private:
+  std::uint64_t straight_slot_bytes(std::uint64_t slice_bytes) const {
+    const int largest = roster_.largest_node();
+    return token_bytes(roster_.map(), TokensOf::Ranks, largest) +
+           schedule::rooted_straight_slot_bytes(largest, slice_bytes);
+  }
+
   const schedule::Direction direction_;
 };
 
@@ -160,9 +171,6 @@ class AlltoallRecipe final : public Recipe {
   }
 
  private:
-  // Shorter slices would be tokens more than blocks.
-  static constexpr std::uint64_t kLeastStraightSliceBytes = 64ULL * 1024;
-
   std::uint64_t straight_slot_bytes(std::uint64_t slice_bytes) const {
     const int largest = roster_.largest_node();
     return token_bytes(roster_.map(), TokensOf::Ranks, largest) +

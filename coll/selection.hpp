@@ -18,7 +18,7 @@ inline constexpr std::uint64_t kBufferThresholdBytes = 512ULL * 1024;
 /// For blocks of an alltoall between nodes of one rank; half of it where nodes have several
 /// (alltoall::goes_straight()). Measured over TCP rails: docs/algorithms.md, "Alltoall".
 inline constexpr std::uint64_t kAlltoallThresholdBytes = 512ULL * 1024;
-/// For blocks of a gather or scatter between nodes of one rank. Measured over TCP rails:
+/// For blocks of a gather or scatter. Measured over TCP rails:
 /// docs/algorithms.md, "Gather, scatter, broadcast".
 inline constexpr std::uint64_t kRootedThresholdBytes = 1024ULL * 1024;
 /// For a NodeBuffer, and for all that a node contributes: below it blocks go through the segment

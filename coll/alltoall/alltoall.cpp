@@ -22,9 +22,6 @@ constexpr std::array<Algorithm, 6> kAlgorithms{{
      recursive_doubling, false},
 }};
 
-// Of a rank among ranks of other nodes: it makes more links only for who names a flat form.
-constexpr int kMostPeers = 64;
-
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
@@ -43,7 +40,7 @@ bool goes_straight(const schedule::PairShape& shape, std::uint64_t threshold_byt
   if (map.nodes() == 1 || !shape.matrix.empty()) return false;
   if (map.largest_node == 1) return shape.uniform_bytes >= threshold_bytes;
   return shape.uniform_bytes >= threshold_bytes / 2 &&
-         map.ranks() - map.smallest_node <= kMostPeers;
+         map.ranks() - map.smallest_node <= schedule::kMostStraightPeers;
 }
 
 schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm,

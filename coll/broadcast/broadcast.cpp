@@ -52,8 +52,7 @@ constexpr std::array<Algorithm, 6> kAlgorithms{{
 std::vector<std::uint64_t> cut(std::uint64_t bytes, int pieces) {
   const auto count = static_cast<std::uint64_t>(pieces);
   const std::uint64_t even = (bytes + count - 1) / count;
-  const std::uint64_t each =
-      (even + schedule::kHeaderBytes - 1) / schedule::kHeaderBytes * schedule::kHeaderBytes;
+  const std::uint64_t each = schedule::padded(even);
   std::vector<std::uint64_t> sizes;
   sizes.reserve(count);
   for (std::uint64_t piece = 0; piece < count; ++piece) {

@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::uint32_t kHasGiven = 1;
 
-constexpr std::uint64_t padded(std::uint64_t bytes) {
-  return (bytes + kHeaderBytes - 1) / kHeaderBytes * kHeaderBytes;
-}
-
 /// A rank of another node, and through which port of a round one talks to it.
 struct Partner {
   int rank;

@@ -35,7 +35,7 @@ class PairBlocks {
   }
   std::uint64_t region_bytes(const PairTransfer& transfer, int lane) const;
   std::uint64_t padded(const PairTransfer& transfer, int lane) const {
-    return (region_bytes(transfer, lane) + kHeaderBytes - 1) / kHeaderBytes * kHeaderBytes;
+    return schedule::padded(region_bytes(transfer, lane));
   }
   /// visit(from, to, bytes) for the pairs of ranks of a block, in the order of its memory.
   template <class Visit>

@@ -15,7 +15,7 @@ Regions::Regions(std::vector<std::uint64_t> data_bytes, Placement placement)
   starts_.reserve(data_bytes_.size());
   for (const std::uint64_t bytes : data_bytes_) {
     starts_.push_back(total_bytes_);
-    total_bytes_ += kHeaderBytes + (bytes + kHeaderBytes - 1) / kHeaderBytes * kHeaderBytes;
+    total_bytes_ += kHeaderBytes + padded(bytes);
   }
 }
 

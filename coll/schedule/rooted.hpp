@@ -36,14 +36,18 @@ Schedule rooted_schedule(const RootedAlgorithm& algorithm, const Shape& shape, i
                          Direction direction);
 
 /// Whether a call of this shape may go straight between user buffers: with blocks of one size, of
-/// so many bytes or more, between nodes of one rank each.
+/// so many bytes or more, unless that makes too many links where ranks share nodes.
 bool rooted_goes_straight(const RootedAlgorithm& algorithm, const Shape& shape,
                           std::uint64_t threshold_bytes);
 
 /// The same as rooted_schedule() straight between user buffers: out of the one at the sender, into
-/// the one at the receiver. Only where algorithm.zero_copy, on nodes of one rank each.
+/// the one at the receiver. Only where algorithm.zero_copy, and with blocks of one size. Blocks of
+/// the root's own node go through its slot.
 Schedule rooted_zero_copy_schedule(const RootedAlgorithm& algorithm, const Shape& shape, int root,
                                    int rank, Direction direction);
+
+/// Slot bytes of that on a node of so many ranks.
+std::uint64_t rooted_straight_slot_bytes(int node_size, std::uint64_t block_bytes);
 
 /// Slot bytes of a node: the same on all ranks, in both directions and for every root, and never
 /// less than any schedule has.

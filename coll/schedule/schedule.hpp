@@ -58,6 +58,9 @@ struct Step {
 /// A region is the slot area of one participant: header, then bytes padded to kHeaderBytes. Its
 /// owner writes the header once; after that it travels with the region as ordinary bytes.
 inline constexpr std::uint64_t kHeaderBytes = 64;
+constexpr std::uint64_t padded(std::uint64_t bytes) {
+  return (bytes + kHeaderBytes - 1) / kHeaderBytes * kHeaderBytes;
+}
 
 /// Where peers tell this rank of their user memory: a table in its slot, of its own ready token and
 /// one for every node, or where every rank talks for itself one for every rank.

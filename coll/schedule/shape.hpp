@@ -38,6 +38,10 @@ struct Grouping {
 };
 inline constexpr int kMostLanes = 64;
 
+/// Where every rank talks for itself: so many ranks of other nodes, at most. It makes more links
+/// only for who names a flat form.
+inline constexpr int kMostStraightPeers = 64;
+
 /// Which nodes hang on the same leaf switch, and which of these switches are in one chassis. Both
 /// are numbered from 0; a number that nobody has is no switch.
 struct Switches {

@@ -138,6 +138,7 @@ def test_mismatch_of_large_collectives():
     """Blocks that go straight between user buffers have no header; their tokens have."""
     for odd in (0, 2):
         check_mismatches(3, "3", odd, 3, every=True, large=True)
+    check_mismatches(4, "2", 3, 4, every=True, large=True)
 
 
 def test_mismatch_of_every_collective_one_node():

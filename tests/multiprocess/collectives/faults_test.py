@@ -123,7 +123,8 @@ def test_kill_rooted_one_node():
 
 def test_kill_rooted_four_nodes():
     kill_in_rooted(6, "4")
-    kill_in_rooted(3, "3", large=1_500_000)  # straight between user buffers
+    for ranks, nodes in ((3, "3"), (5, "2+3")):
+        kill_in_rooted(ranks, nodes, large=1_500_000)  # straight between user buffers
 
 
 def test_kill_small_four_nodes():

@@ -57,8 +57,8 @@ def test_rooted_zero_copy():
 
 
 def test_rooted_zero_copy_shared_nodes():
-    """Every rank puts to all ranks of other nodes, and its node's blocks go through the slot."""
-    words = {"algorithms": "direct,smp-direct", "sizes": "262143,262144,700001"}
+    """Every rank puts to ranks of other nodes itself, and its node's blocks go through the slot."""
+    words = {"algorithms": "direct,smp-direct", "sizes": "262143,262144,1048575,1048577"}
     for more in ({}, {"blocking": 1}, {"mixed": 1}, {"mixed": 1, "blocking": 1}):
         grid(4, "2", 3, **words, **more)
     grid(6, "3+1+2", 5, **words)

@@ -32,6 +32,13 @@ std::vector<Schedule> schedules_of(const Shape& shape, const Make& make) {
   return schedules;
 }
 
+inline std::uint64_t rooted_slot_bytes_of(const RootedAlgorithm& algorithm, const Shape& shape,
+                                          bool straight) {
+  const int largest = largest_node(shape.map);
+  return straight ? rooted_straight_slot_bytes(largest, shape.bytes.front())
+                  : rooted_slot_bytes(algorithm, shape, largest);
+}
+
 /// `straight`: between user buffers, without ready tokens.
 inline RootedCall make_gather(const coll::gather::Algorithm& algorithm, Shape shape, int root,
                               bool straight = false) {
@@ -43,7 +50,7 @@ inline RootedCall make_gather(const coll::gather::Algorithm& algorithm, Shape sh
     if (!straight) return coll::gather::make_schedule(algorithm, shape, root, rank);
     return rooted_zero_copy_schedule(algorithm, shape, root, rank, Direction::ToRoot);
   });
-  const auto slot = rooted_slot_bytes(algorithm, shape, largest_node(shape.map));
+  const auto slot = rooted_slot_bytes_of(algorithm, shape, straight);
   return {{std::move(shape), std::move(schedules), std::move(purpose)},
           "gather " + std::string(algorithm.name),
           slot};
@@ -61,7 +68,7 @@ inline RootedCall make_scatter(const coll::scatter::Algorithm& algorithm, Shape 
     if (!straight) return coll::scatter::make_schedule(algorithm, shape, root, rank);
     return rooted_zero_copy_schedule(algorithm, shape, root, rank, Direction::FromRoot);
   });
-  const auto slot = rooted_slot_bytes(algorithm, shape, largest_node(shape.map));
+  const auto slot = rooted_slot_bytes_of(algorithm, shape, straight);
   return {{std::move(shape), std::move(schedules), std::move(purpose)},
           "scatter " + std::string(algorithm.name),
           slot};

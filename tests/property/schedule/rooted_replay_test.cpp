@@ -69,14 +69,23 @@ TEST(RootedReplay, SampledUpTo64Ranks) {
   }
 }
 
-/// Straight between user buffers, every block is put once and nothing is copied but the root's own.
+/// Straight between user buffers, every block of another node is put once, between its owner and
+/// the root, and nothing is copied but on the root's node.
 void expect_straight(const RootedCall& tested, int root) {
-  for (int rank = 0; rank < tested.call.shape.ranks(); ++rank) {
+  const NodeMap& map = tested.call.shape.map;
+  std::vector<int> puts(map.ranks());
+  for (int rank = 0; rank < map.ranks(); ++rank) {
+    const bool is_near = map.node_of[rank] == map.node_of[root];
     for (const Step& step : tested.call.schedules[rank].steps) {
-      EXPECT_NE(step.from, Memory::Slot) << tested.name;
-      EXPECT_NE(step.to, Memory::Slot) << tested.name;
-      EXPECT_TRUE(step.kind != StepKind::Copy || rank == root) << tested.name;
+      EXPECT_TRUE(step.kind != StepKind::Copy || is_near) << tested.name;
+      if (step.kind != StepKind::Put) continue;
+      EXPECT_TRUE(step.from == Memory::Send && step.to == Memory::Receive) << tested.name;
+      EXPECT_TRUE(rank == root || step.peer == root) << tested.name;
+      ++puts[rank == root ? step.peer : rank];
     }
+  }
+  for (int rank = 0; rank < map.ranks(); ++rank) {
+    EXPECT_EQ(puts[rank], map.node_of[rank] == map.node_of[root] ? 0 : 1) << tested.name;
   }
 }
 
@@ -88,7 +97,10 @@ TEST(RootedReplay, StraightBetweenUserBuffersUpTo40Ranks) {
       std::vector<int> node_of(ranks);
       for (int rank = 0; rank < ranks; ++rank) node_of[rank] = rank;
       if (generator.number(0, 1) == 1) std::ranges::reverse(node_of);
-      const Shape shape = uniform_shape(NodeMap(node_of), 9, ports, 1);
+      const bool alone = generator.number(0, 1) == 1;
+      NodeMap map = alone ? NodeMap(node_of) : random_map(generator, ranks);
+      Shape shape = uniform_shape(std::move(map), 9, ports, 1);
+      if (!alone) shape.grouping = random_grouping(generator, shape.map, 1);
       const int root = generator.number(0, ranks - 1);
       for (const auto& algorithm : coll::gather::algorithms()) {
         if (!algorithm.zero_copy) continue;
@@ -115,14 +127,17 @@ TEST(RootedReplay, BlocksThatOthersSendOnDoNotGoStraight) {
     EXPECT_FALSE(rooted_goes_straight(algorithm, shape, 10));
   }
   const auto& direct = *coll::gather::find_algorithm("direct");
-  EXPECT_FALSE(rooted_goes_straight(direct, uniform_shape(NodeMap({0, 1, 1}), 9, 1, 1), 9));
+  const Shape shared = uniform_shape(NodeMap({0, 1, 1}), 9, 1, 1);
+  EXPECT_TRUE(rooted_goes_straight(direct, shared, 9));
+  EXPECT_FALSE(rooted_goes_straight(direct, shared, 10));
+  std::vector<int> many(66, 1);
+  many.front() = 0;
+  EXPECT_FALSE(rooted_goes_straight(direct, uniform_shape(NodeMap(many), 9, 1, 1), 9))
+      << "65 links";
   EXPECT_FALSE(rooted_goes_straight(direct, uniform_shape(NodeMap({0}), 9, 1, 1), 9));
   EXPECT_FALSE(rooted_goes_straight(direct, packed_shape(NodeMap({0, 1, 2}), {9, 9, 10}, 1, 1), 9));
   const auto& binomial = *coll::gather::find_algorithm("binomial");
   EXPECT_THROW(rooted_zero_copy_schedule(binomial, shape, 0, 2, Direction::ToRoot),
-               std::invalid_argument);
-  EXPECT_THROW(rooted_zero_copy_schedule(direct, uniform_shape(NodeMap({0, 1, 1}), 9, 1, 1), 0, 1,
-                                         Direction::ToRoot),
                std::invalid_argument);
 }
 
