@@ -15,7 +15,7 @@
 namespace allrail::schedule {
 namespace {
 
-constexpr std::uint32_t kHasGiven = 1;
+constexpr std::uint32_t kNeighbourHasGiven = 1;
 
 class StraightRooted {
  public:
@@ -40,7 +40,7 @@ class StraightRooted {
     if (is_near_ && !shape_.alone_on_node(rank_)) {
       const int ranks = shape_.map.node_size(node_of(root_));
       schedule_.slot_bytes = rooted_straight_slot_bytes(ranks, largest_block());
-      schedule_.stages = kHasGiven;
+      schedule_.stages = kNeighbourHasGiven;
     }
     return std::move(schedule_);
   }
@@ -101,7 +101,7 @@ class StraightRooted {
       steps_.copy(Memory::Send, gathers_ ? 0 : at_root(owner), Memory::Slot, place_in_slot(owner),
                   bytes_of(owner));
     }
-    if (!shape_.alone_on_node(rank_)) steps_.publish(kHasGiven);
+    if (!shape_.alone_on_node(rank_)) steps_.publish(kNeighbourHasGiven);
   }
 
   void take() {
@@ -109,7 +109,7 @@ class StraightRooted {
     for (const int owner : neighbours()) {
       if (rank_ != owner && rank_ != root_) continue;
       const int giver = gathers_ ? owner : root_;
-      steps_.await_local(shape_.map.local_rank_of[at(giver)], kHasGiven);
+      steps_.await_local(shape_.map.local_rank_of[at(giver)], kNeighbourHasGiven);
       steps_.copy(Memory::Slot, place_in_slot(owner), Memory::Receive,
                   gathers_ ? at_root(owner) : 0, bytes_of(owner));
     }
