@@ -131,6 +131,18 @@ class Words(unittest.TestCase):
         ):
             self.assertFalse(tidy.types_defined_twice(apart), apart)
 
+    def test_names_that_meet_in_a_folder_are_found(self):
+        wrapped = "namespace a {{\nnamespace {{\n{}\n}}  // namespace\n}}  // namespace a\n"
+        for line in ("constexpr int kMost = 1;", "constexpr A<B> kMost[] = {", "class Walk {"):
+            text = wrapped.format(line)
+            met = {"coll/one.cpp": text, "coll/two.cpp": text}
+            self.assertEqual(len(tidy.names_meeting_in_a_folder(met)), 1, line)
+            apart = {"coll/one.cpp": text, "coll/alltoall/two.cpp": text, "tests/a.cpp": text}
+            self.assertFalse(tidy.names_meeting_in_a_folder(apart), line)
+        other = wrapped.format("  static constexpr int kMost = 1;")
+        one = {"coll/one.cpp": wrapped.format("constexpr int kMost = 1;"), "coll/two.cpp": other}
+        self.assertFalse(tidy.names_meeting_in_a_folder(one), "a member")
+
     def test_machine_path_is_found(self):
         home = "/ho" + "me/someone/allrail"
         self.assertTrue(tidy.check_machine_paths("a.sh", f"cd {home}\n"))

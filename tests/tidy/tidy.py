@@ -66,6 +66,7 @@ MAX_FILE_LINES = 600
 BANNED_WORDS = ["TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK"]
 BANNED_CALLS = ["sprintf", "vsprintf", "strcpy", "strcat", "gets", "exit"]
 CODE = (".hpp", ".cpp", ".h", ".c", ".py", ".sh", "meson.build")
+CONSTANT = re.compile(r"(?:inline |static )?const(?:expr|init)? [^=({]*?(k[A-Z]\w*)\b")
 TYPE = re.compile(
     r"(?:struct|class|union|enum class) (?:alignas\(\w+\) )?(\w+)(?: final)?(?: :[^;]*)? \{"
 )
@@ -222,6 +223,27 @@ def types_defined_twice(texts: dict[str, str]) -> list[str]:
     return problems
 
 
+def names_meeting_in_a_folder(texts: dict[str, str]) -> list[str]:
+    """quickstart compiles a folder's files as one: constants and types of two of them may not have
+    the same name, though each is in an unnamed namespace. Functions may, as overloads."""
+    seen: dict[tuple[str, ...], str] = {}
+    problems = []
+    for path, text in texts.items():
+        if not path.endswith(".cpp") or not path.startswith(LIBRARY_FOLDERS):
+            continue
+        scope = []
+        for line in text.splitlines():
+            if opened := re.match(r"namespace ?([\w:]*) \{", line):
+                scope.append(opened[1])
+            elif line.startswith("}  // namespace") and scope:
+                scope.pop()
+            elif found := CONSTANT.match(line) or TYPE.match(line):
+                key = (os.path.dirname(path), *scope, found[1])
+                if seen.setdefault(key, path) != path:
+                    problems.append(f"{path}: {found[1]} is in {seen[key]} too; rename one")
+    return problems
+
+
 CHECKS = [
     check_layers,
     check_columns,
@@ -285,6 +307,7 @@ def check_tree(root: str) -> int:
             if target is not None and not os.path.exists(os.path.join(root, target)):
                 problems.append(f"{path}:{line}: no file {target}; paths start at the root")
     problems += types_defined_twice(texts)
+    problems += names_meeting_in_a_folder(texts)
     print("\n".join(problems) or f"tidy: {len(texts)} files are in order")
     # A listing that found nothing must not read as a tree without problems.
     return 1 if problems or len(texts) < 10 else 0
