@@ -37,10 +37,8 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Pai
 
 bool goes_straight(const schedule::PairShape& shape, std::uint64_t threshold_bytes) {
   const schedule::NodeMap& map = shape.map;
-  if (map.nodes() == 1 || !shape.matrix.empty()) return false;
-  if (map.largest_node == 1) return shape.uniform_bytes >= threshold_bytes;
-  return shape.uniform_bytes >= threshold_bytes / 2 &&
-         map.ranks() - map.smallest_node <= schedule::kMostStraightPeers;
+  if (map.nodes() == 1 || !shape.matrix.empty() || !ranks_may_talk(map)) return false;
+  return shape.uniform_bytes >= (map.largest_node == 1 ? threshold_bytes : threshold_bytes / 2);
 }
 
 schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm,

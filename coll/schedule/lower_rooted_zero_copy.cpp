@@ -5,6 +5,7 @@
 // for their nodes. On the root's own node whoever has blocks copies them into the slot before all
 // else, and flag stage 1 says that they are there.
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -16,6 +17,10 @@ namespace allrail::schedule {
 namespace {
 
 constexpr std::uint32_t kNeighbourHasGiven = 1;
+
+bool is_uniform(const Shape& shape) {
+  return std::ranges::adjacent_find(shape.bytes, std::ranges::not_equal_to()) == shape.bytes.end();
+}
 
 class StraightRooted {
  public:
@@ -39,7 +44,7 @@ class StraightRooted {
     schedule_.rounds = static_cast<int>(rounds.rounds.size());
     if (is_near_ && !shape_.alone_on_node(rank_)) {
       const int ranks = shape_.map.node_size(node_of(root_));
-      schedule_.slot_bytes = rooted_straight_slot_bytes(ranks, largest_block());
+      schedule_.slot_bytes = rooted_straight_slot_bytes(ranks, block_bytes());
       schedule_.stages = kNeighbourHasGiven;
     }
     return std::move(schedule_);
@@ -49,8 +54,7 @@ class StraightRooted {
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   int node_of(int rank) const { return shape_.map.node_of[at(rank)]; }
   std::uint64_t at_root(int rank) const { return shape_.receive_offsets[at(rank)]; }
-  std::uint64_t bytes_of(int rank) const { return shape_.bytes[at(rank)]; }
-  std::uint64_t largest_block() const { return *std::ranges::max_element(shape_.bytes); }
+  std::uint64_t block_bytes() const { return shape_.bytes.front(); }
 
   /// Whose blocks they are: those of its end that is not the root's.
   int owner_of(const Transfer& transfer) const {
@@ -76,7 +80,7 @@ class StraightRooted {
   void keep() {
     const std::uint64_t offset = at_root(root_);
     steps_.copy(Memory::Send, gathers_ ? 0 : offset, Memory::Receive, gathers_ ? offset : 0,
-                bytes_of(root_));
+                block_bytes());
   }
 
   /// The ranks beside the root on its node.
@@ -91,7 +95,7 @@ class StraightRooted {
   std::uint64_t place_in_slot(int rank) const {
     const int local = shape_.map.local_rank_of[at(rank)];
     const int root_local = shape_.map.local_rank_of[at(root_)];
-    return at(local > root_local ? local - 1 : local) * padded(largest_block());
+    return at(local > root_local ? local - 1 : local) * padded(block_bytes());
   }
 
   void give() {
@@ -99,7 +103,7 @@ class StraightRooted {
     for (const int owner : neighbours()) {
       if (rank_ != owner && rank_ != root_) continue;
       steps_.copy(Memory::Send, gathers_ ? 0 : at_root(owner), Memory::Slot, place_in_slot(owner),
-                  bytes_of(owner));
+                  block_bytes());
     }
     if (!shape_.alone_on_node(rank_)) steps_.publish(kNeighbourHasGiven);
   }
@@ -111,7 +115,7 @@ class StraightRooted {
       const int giver = gathers_ ? owner : root_;
       steps_.await_local(shape_.map.local_rank_of[at(giver)], kNeighbourHasGiven);
       steps_.copy(Memory::Slot, place_in_slot(owner), Memory::Receive,
-                  gathers_ ? at_root(owner) : 0, bytes_of(owner));
+                  gathers_ ? at_root(owner) : 0, block_bytes());
     }
   }
 
@@ -135,14 +139,14 @@ class StraightRooted {
     for (const int owner : owners(transfer)) {
       const std::uint64_t offset = at_root(owner);
       steps_.put(port(transfer, place, owner), gathers_ ? root_ : owner, Memory::Send,
-                 gathers_ ? 0 : offset, Memory::Receive, gathers_ ? offset : 0, bytes_of(owner));
+                 gathers_ ? 0 : offset, Memory::Receive, gathers_ ? offset : 0, block_bytes());
     }
   }
 
   void await(const Transfer& transfer, std::size_t place) {
     for (const int owner : owners(transfer)) {
       steps_.await(port(transfer, place, owner), gathers_ ? owner : root_, Memory::Receive, 0,
-                   gathers_ ? at_root(owner) : 0, bytes_of(owner));
+                   gathers_ ? at_root(owner) : 0, block_bytes());
     }
   }
 
@@ -162,18 +166,16 @@ class StraightRooted {
 
 bool rooted_goes_straight(const RootedAlgorithm& algorithm, const Shape& shape,
                           std::uint64_t threshold_bytes) {
-  const bool is_uniform = std::ranges::all_of(
-      shape.bytes, [&shape](std::uint64_t bytes) { return bytes == shape.bytes.front(); });
-  const NodeMap& map = shape.map;
-  const bool may_link =
-      map.largest_node == 1 || map.ranks() - map.smallest_node <= kMostStraightPeers;
-  return algorithm.zero_copy && is_uniform && map.nodes() > 1 && may_link &&
-         shape.bytes.front() >= threshold_bytes;
+  return algorithm.zero_copy && is_uniform(shape) && shape.map.nodes() > 1 &&
+         ranks_may_talk(shape.map) && shape.bytes.front() >= threshold_bytes;
 }
 
 Schedule rooted_zero_copy_schedule(const RootedAlgorithm& algorithm, const Shape& shape, int root,
                                    int rank, Direction direction) {
   check_shape(shape, rank);
+  if (!is_uniform(shape)) {
+    throw std::invalid_argument("blocks go straight only where all are of one size");
+  }
   return StraightRooted(shape, algorithm.level, root, rank, direction).run(algorithm.exchange);
 }
 

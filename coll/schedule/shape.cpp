@@ -39,6 +39,11 @@ NodeMap::NodeMap(std::vector<int> node_of_rank) : node_of(std::move(node_of_rank
   }
 }
 
+bool ranks_may_talk(const NodeMap& map) {
+  constexpr int kMostPeers = 64;
+  return map.largest_node == 1 || map.ranks() - map.smallest_node <= kMostPeers;
+}
+
 namespace {
 
 /// How many nodes hang on every leaf.

@@ -38,9 +38,9 @@ struct Grouping {
 };
 inline constexpr int kMostLanes = 64;
 
-/// Where every rank talks for itself: so many ranks of other nodes, at most. It makes more links
-/// only for who names a flat form.
-inline constexpr int kMostStraightPeers = 64;
+/// Whether every rank may talk for itself to all ranks of other nodes: where nodes have one rank,
+/// or that makes few links. It makes more only for who names a flat form.
+bool ranks_may_talk(const NodeMap& map);
 
 /// Which nodes hang on the same leaf switch, and which of these switches are in one chassis. Both
 /// are numbered from 0; a number that nobody has is no switch.

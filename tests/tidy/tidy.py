@@ -196,17 +196,18 @@ def check_machine_paths(path: str, text: str, root: str = "") -> list[str]:
     ]
 
 
-def types_of(text: str) -> list[str]:
-    """Full names of the types that a file defines outside unnamed namespaces; text of ours is
-    formatted, so that they begin in the first column and a namespace says where it ends."""
+def definitions_of(text: str, *patterns: re.Pattern) -> list[tuple[str, ...]]:
+    """Namespaces and name of what a file defines there and one of the patterns finds; text of ours
+    is formatted, so that it begins in the first column and a namespace says where it ends."""
     names, scope = [], []
     for line in text.splitlines():
         if opened := re.match(r"namespace ?([\w:]*) \{", line):
             scope.append(opened[1])
         elif line.startswith("}  // namespace") and scope:
             scope.pop()
-        elif "" not in scope and (found := TYPE.match(line)):
-            names.append("::".join([*scope, found[1]]))
+        else:
+            found = [match[1] for pattern in patterns if (match := pattern.match(line))]
+            names += [(*scope, name) for name in found]
     return names
 
 
@@ -216,7 +217,9 @@ def types_defined_twice(texts: dict[str, str]) -> list[str]:
     seen: dict[str, str] = {}
     problems = []
     for path, text in texts.items():
-        for name in types_of(text) if is_cpp(path) and path.startswith(LIBRARY_FOLDERS) else []:
+        if not is_cpp(path) or not path.startswith(LIBRARY_FOLDERS):
+            continue
+        for name in ("::".join(names) for names in definitions_of(text, TYPE) if "" not in names):
             if name in seen:
                 problems.append(f"{path}: {name} is defined in {seen[name]} too; rename one")
             seen[name] = path
@@ -231,16 +234,10 @@ def names_meeting_in_a_folder(texts: dict[str, str]) -> list[str]:
     for path, text in texts.items():
         if not path.endswith(".cpp") or not path.startswith(LIBRARY_FOLDERS):
             continue
-        scope = []
-        for line in text.splitlines():
-            if opened := re.match(r"namespace ?([\w:]*) \{", line):
-                scope.append(opened[1])
-            elif line.startswith("}  // namespace") and scope:
-                scope.pop()
-            elif found := CONSTANT.match(line) or TYPE.match(line):
-                key = (os.path.dirname(path), *scope, found[1])
-                if seen.setdefault(key, path) != path:
-                    problems.append(f"{path}: {found[1]} is in {seen[key]} too; rename one")
+        for names in definitions_of(text, CONSTANT, TYPE):
+            key = (os.path.dirname(path), *names)
+            if seen.setdefault(key, path) != path:
+                problems.append(f"{path}: {names[-1]} is in {seen[key]} too; rename one")
     return problems
 
 

@@ -78,6 +78,10 @@ void expect_straight(const RootedCall& tested, int root) {
     const bool is_near = map.node_of[rank] == map.node_of[root];
     for (const Step& step : tested.call.schedules[rank].steps) {
       EXPECT_TRUE(step.kind != StepKind::Copy || is_near) << tested.name;
+      if (step.kind == StepKind::Await || map.node_size(map.node_of[root]) == 1) {
+        EXPECT_NE(step.from, Memory::Slot) << tested.name;
+        EXPECT_NE(step.to, Memory::Slot) << tested.name;
+      }
       if (step.kind != StepKind::Put) continue;
       EXPECT_TRUE(step.from == Memory::Send && step.to == Memory::Receive) << tested.name;
       EXPECT_TRUE(rank == root || step.peer == root) << tested.name;
@@ -136,6 +140,9 @@ TEST(RootedReplay, BlocksThatOthersSendOnDoNotGoStraight) {
       << "65 links";
   EXPECT_FALSE(rooted_goes_straight(direct, uniform_shape(NodeMap({0}), 9, 1, 1), 9));
   EXPECT_FALSE(rooted_goes_straight(direct, packed_shape(NodeMap({0, 1, 2}), {9, 9, 10}, 1, 1), 9));
+  EXPECT_THROW(rooted_zero_copy_schedule(direct, packed_shape(NodeMap({0, 1, 2}), {9, 9, 10}, 1, 1),
+                                         0, 1, Direction::ToRoot),
+               std::invalid_argument);
   const auto& binomial = *coll::gather::find_algorithm("binomial");
   EXPECT_THROW(rooted_zero_copy_schedule(binomial, shape, 0, 2, Direction::ToRoot),
                std::invalid_argument);
