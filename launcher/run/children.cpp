@@ -71,11 +71,6 @@ std::vector<std::string> common_environment(const std::string& nodes) {
     environment.emplace_back(*entry);
   }
   if (!nodes.empty()) environment.push_back("ALLRAIL_NODES=" + nodes);
-  // hwloc would load them into every rank: a driver of displays with seven libraries of X11, and a
-  // second parser of XML. What the user says goes before.
-  if (std::getenv("HWLOC_PLUGINS_BLACKLIST") == nullptr) {
-    environment.emplace_back("HWLOC_PLUGINS_BLACKLIST=hwloc_gl.so,hwloc_xml_libxml.so");
-  }
   return environment;
 }
 

@@ -41,11 +41,11 @@ std::string read_file(const std::string& path) {
 bool belongs_to_job(const std::string& folder, const std::string& marker) {
   struct stat status {};
   if (stat(folder.c_str(), &status) != 0 || status.st_uid != geteuid()) return false;
+  const std::string environment = '\0' + read_file(folder + "/environ");
+  if (environment.find(marker) == std::string::npos) return false;
   // The janitor of a launcher that was itself a rank has the marker too: it has its own ranks to
   // clean up, which dies with it otherwise.
-  if (read_file(folder + "/comm").starts_with(kJanitorName)) return false;
-  const std::string environment = '\0' + read_file(folder + "/environ");
-  return environment.find(marker) != std::string::npos;
+  return !read_file(folder + "/comm").starts_with(kJanitorName);
 }
 
 /// Kills processes that left their rank's process group, found by the job name in the environment

@@ -34,6 +34,15 @@ void open_standard_descriptors() {
   if (fd > 2) close(fd);
 }
 
+/// hwloc would load these into the server and every rank, with the libraries and drivers of
+/// displays and GPUs behind them. Without that of PCI it reads the kernel's own list.
+void leave_out_plugins() {
+  setenv("HWLOC_PLUGINS_BLACKLIST",
+         "hwloc_cuda.so,hwloc_gl.so,hwloc_levelzero.so,hwloc_nvml.so,hwloc_opencl.so,hwloc_pci.so,"
+         "hwloc_rsmi.so,hwloc_xml_libxml.so",
+         0);
+}
+
 Inherited prepare_process() {
   Inherited inherited;
   const sigset_t handled = handled_signals();
@@ -44,6 +53,7 @@ Inherited prepare_process() {
   raised.rlim_cur = raised.rlim_max;
   setrlimit(RLIMIT_NOFILE, &raised);
   forget_outer_launcher();
+  leave_out_plugins();
   return inherited;
 }
 

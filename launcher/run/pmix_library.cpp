@@ -5,13 +5,18 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pmix.h>
 #include <pmix_server.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/base/error.hpp"
@@ -183,6 +188,22 @@ void start_server(const std::string& job, const std::string& directory) {
   check(PMIx_server_init(&module, attributes.data(), attributes.size()), "PMIx_server_init");
 }
 
+/// The library answers ranks over TCP without TCP_NODELAY and tells neither its sockets nor has a
+/// setting for them: an answer then waits until the kernel of the rank acknowledges the one before,
+/// which it may put off for 40 ms. Connections inherit the option from the socket that accepts
+/// them.
+void answer_at_once() {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    int accepts = 0;
+    socklen_t bytes = sizeof accepts;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &bytes) != 0 || accepts == 0) continue;
+    constexpr int kOn = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
+  }
+}
+
 void add_job_values(Attributes& job_values, const std::string& job, int ranks,
                     const std::string& directory) {
   const auto count = static_cast<std::uint32_t>(ranks);
@@ -229,7 +250,11 @@ void start_pmix_library(const std::string& job, int ranks, const std::string& di
   // Its store in shared files fills them with zeros and makes every rank map them, for what is a
   // few kilobytes on one host. What the user says goes before.
   setenv("PMIX_MCA_gds", "hash", 0);
+  // The library looks for all devices of the machine, which takes longer than all else that it does
+  // here. No rank asks it for them.
+  setenv("HWLOC_COMPONENTS", "-linuxio,-pci", 0);
   start_server(job, directory);
+  answer_at_once();
   Attributes job_values(16 + static_cast<std::size_t>(ranks));
   add_job_values(job_values, job, ranks, directory);
   for (int rank = 0; rank < ranks; ++rank) add_rank_values(job_values, rank);

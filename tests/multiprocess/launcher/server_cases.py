@@ -1,14 +1,17 @@
 """The PMIx server of allrail-run, its settings and its end: behaviours of launcher_test.py."""
 
 import contextlib
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import time
 
 from harness import (
     PROBE,
     RUN,
+    Skip,
     environment,
     expect,
     finish,
@@ -28,6 +31,38 @@ def test_server_settings():
     result = run([RUN, "-n", "1", "env"], env=environment(PMIX_MCA_gds="^nothing"))
     expect("PMIX_GDS_MODULE=" in result.out, "every store that there is", result)
     expect("PMIX_GDS_MODULE=hash\n" not in result.out, "the user's setting goes before", result)
+
+
+def tcp_sockets_of(pid):
+    """Copies of those of another process."""
+    system = ctypes.CDLL(None, use_errno=True)
+    pidfd_getfd = 438
+    process = os.pidfd_open(pid)
+    found = []
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        if not os.readlink("/proc/%d/fd/%s" % (pid, fd)).startswith("socket:"):
+            continue
+        copy = system.syscall(pidfd_getfd, process, int(fd), 0)
+        if copy < 0:
+            raise Skip("no socket of another process: " + os.strerror(ctypes.get_errno()))
+        found.append(socket.socket(fileno=copy))
+    os.close(process)
+    return [one for one in found if one.type == socket.SOCK_STREAM and one.family != socket.AF_UNIX]
+
+
+def test_server_answers_at_once():
+    """No answer waits until the kernel of the rank acknowledges the one before."""
+    process = start([RUN, "-n", "2", PROBE, "print:ready\n", "cat"], stdin=subprocess.PIPE)
+    began = time.monotonic()
+    for _ in range(2):
+        read_line(process.stdout, "ready")
+    sockets = tcp_sockets_of(helper_process("allrail-pmix"))
+    accepting = [s for s in sockets if s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)]
+    expect(len(accepting) >= 1 and len(sockets) >= 2 + len(accepting), "one for each rank")
+    for one in sockets:
+        expect(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0, "not held back")
+    result = finish(process, began, b"")
+    expect(result.code == 0, "the job ends", result)
 
 
 def test_server_killed():
