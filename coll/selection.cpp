@@ -59,7 +59,7 @@ bool fits(Nodes nodes, const SelectionFacts& facts) {
     case Nodes::PowerOfTwo:
       return is_power_of_two;
     case Nodes::FastPowerOfTwo:
-      return is_power_of_two && facts.rails_are_fast;
+      return is_power_of_two && facts.pace == transport::Pace::Fast;
     case Nodes::Any:
       break;
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "coll/block_header.hpp"
+#include "transport/pace.hpp"
 
 namespace allrail::coll {
 
@@ -51,9 +52,9 @@ struct SelectionFacts {
   int smallest_node = 1;
   int largest_node = 1;
   int rails = 1;
-  int natural_leaders = 1;      // that the places of ranks and rails call for
-  int shared_leaves = 0;        // leaf switches on which at least two nodes hang; 0: none is known
-  bool rails_are_fast = false;  // faster than the processors, as far as is known
+  int natural_leaders = 1;  // that the places of ranks and rails call for
+  int shared_leaves = 0;    // leaf switches on which at least two nodes hang; 0: none is known
+  transport::Pace pace = transport::Pace::Unknown;  // of the rails, as all ranks know it
   // From which blocks on they go straight to the memory that is received into.
   std::uint64_t zero_copy_threshold_bytes = kZeroCopyThresholdBytes;
 };

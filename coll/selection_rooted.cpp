@@ -13,12 +13,14 @@ enum class RootedPorts { One, AllNodes, UpTo8, HalfUpTo8 };
 
 // On any nodes, on one alone, on up to four, eight or 16 of them, on a power of two of them, or one
 // of up to eight, on up to four or a power of two whose rails are faster than the processors behind
-// them, or only where several leaf switches have several nodes each.
+// them, on up to four whose rails were seen to be slower, or only where several leaf switches have
+// several nodes each.
 enum class Where {
   Any,
   OneNode,
   UpTo4,
   FastUpTo4,
+  SlowUpTo4,
   UpTo8,
   UpTo16,
   PowerOfTwo,
@@ -62,6 +64,10 @@ constexpr RootedRow kRootedTable[] = {
      "every block crosses once, in the order in which the root has them"},
     {Operation::Broadcast, kAnySize, Where::OneNode, "smp-binomial", RootedPorts::One,
      "one node: no rail is needed"},
+    {Operation::Broadcast, 512, Where::UpTo4, "smp-binomial", RootedPorts::AllNodes,
+     "small data, few nodes: one step"},
+    {Operation::Broadcast, 32 * kKibi, Where::SlowUpTo4, "smp-chain", RootedPorts::One,
+     "few nodes, rails slower than the processors: every rail carries it once"},
     {Operation::Broadcast, 1 * kKibi, Where::UpTo4, "smp-binomial", RootedPorts::AllNodes,
      "small data, few nodes: one step"},
     {Operation::Broadcast, 32 * kKibi, Where::Any, "smp-binomial", RootedPorts::One,
@@ -96,7 +102,9 @@ bool fits(Where where, const SelectionFacts& facts) {
     case Where::UpTo4:
       return facts.nodes <= 4;
     case Where::FastUpTo4:
-      return facts.nodes <= 4 && facts.rails_are_fast;
+      return facts.nodes <= 4 && facts.pace == transport::Pace::Fast;
+    case Where::SlowUpTo4:
+      return facts.nodes <= 4 && facts.pace == transport::Pace::Slow;
     case Where::UpTo8:
       return facts.nodes <= 8;
     case Where::UpTo16:
@@ -106,7 +114,7 @@ bool fits(Where where, const SelectionFacts& facts) {
     case Where::PowerOfTwoUpTo8:
       return is_power_of_two && facts.nodes <= 8;
     case Where::FastPowerOfTwo:
-      return is_power_of_two && facts.rails_are_fast;
+      return is_power_of_two && facts.pace == transport::Pace::Fast;
     case Where::Leaves:
       return facts.shared_leaves > 1;
     case Where::Any:

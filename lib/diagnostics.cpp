@@ -80,12 +80,15 @@ coll::Selection explained_choice(coll::Operation operation, const coll::Roster& 
                                  Choosers choosers, std::uint64_t bytes_per_rank,
                                  const CallOptions& options) {
   auto chosen = select_for(operation, roster, rails, choosers, bytes_per_rank, options);
-  choosers.rails_are_fast = roster.nodes() > 1;
-  const auto on_fast_rails =
-      select_for(operation, roster, rails, choosers, bytes_per_rank, options);
-  if (on_fast_rails.algorithm != chosen.algorithm) {
-    chosen.reason += fmt::format("; once barriers have spread that the rails are fast: {} ({})",
-                                 on_fast_rails.algorithm, on_fast_rails.reason);
+  if (roster.nodes() == 1) return chosen;
+  const std::string usual = chosen.algorithm;
+  for (const auto& [pace, word] :
+       {std::pair(transport::Pace::Fast, "fast"), std::pair(transport::Pace::Slow, "slow")}) {
+    choosers.pace = pace;
+    const auto then = select_for(operation, roster, rails, choosers, bytes_per_rank, options);
+    if (then.algorithm == usual) continue;
+    chosen.reason += fmt::format("; once barriers have spread that the rails are {}: {} ({})", word,
+                                 then.algorithm, then.reason);
   }
   return chosen;
 }

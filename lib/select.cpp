@@ -14,9 +14,9 @@ namespace allrail {
 namespace {
 
 coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64_t bytes_per_rank,
-                              bool rails_are_fast = false) {
+                              transport::Pace pace = transport::Pace::Unknown) {
   coll::SelectionFacts facts;
-  facts.rails_are_fast = rails_are_fast;
+  facts.pace = pace;
   facts.bytes_per_rank = bytes_per_rank;
   facts.ranks = roster.ranks();
   facts.nodes = roster.nodes();
@@ -78,7 +78,7 @@ coll::Selection first_of(const Choosers& choosers, coll::Operation operation,
 coll::Selection select_rooted(coll::Operation operation, const coll::Roster& roster, int rails,
                               const Choosers& choosers, std::uint64_t block_bytes,
                               const CallOptions& call) {
-  const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes, choosers.rails_are_fast);
+  const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes, choosers.pace);
   coll::Selection selection =
       first_of(choosers, operation, facts, call, coll::select_rooted(operation, facts));
   if (selection.algorithm.starts_with("topology") &&
@@ -94,7 +94,7 @@ coll::Selection select_rooted(coll::Operation operation, const coll::Roster& ros
 coll::Selection select_allgather(const coll::Roster& roster, int rails, const Choosers& choosers,
                                  std::uint64_t bytes_per_rank, const CallOptions& call,
                                  coll::MemoryKind memory) {
-  coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank, choosers.rails_are_fast);
+  coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank, choosers.pace);
   if (memory == coll::MemoryKind::Buffer) {
     facts.zero_copy_threshold_bytes = coll::kBufferThresholdBytes;
   }

@@ -17,7 +17,8 @@ struct Choosers {
   const Options& settings;
   const coll::TuningRules& rules;  // of the tuning file
   ModelChoice* model = nullptr;    // of the same; null: it has none
-  bool rails_are_fast = false;     // what the table depends on beside the call: see Engine
+  // What the table depends on beside the call: see Engine.
+  transport::Pace pace = transport::Pace::Unknown;
 };
 
 /// What the call names goes first, then the choosers, then the table of measured choices. `rails`

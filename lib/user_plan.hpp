@@ -1,6 +1,7 @@
 // What stands behind a Plan of the public API.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "coll/call_run.hpp"
 #include "coll/plan.hpp"
+#include "transport/pace.hpp"
 
 namespace allrail {
 
@@ -18,8 +20,9 @@ class World;
 struct UserPlan {
   World* world = nullptr;  // null once the communicator is gone
   std::unique_ptr<coll::CallPlan> plan;
-  std::unique_ptr<coll::CallPlan> on_fast_rails;  // null: the same
-  std::chrono::milliseconds timeout{0};           // 0: none
+  // What is started instead over rails of a known pace; null: the same.
+  std::array<std::unique_ptr<coll::CallPlan>, transport::kPaces> at_pace;
+  std::chrono::milliseconds timeout{0};  // 0: none
   coll::CallRun run;
   // Of an alltoall in place that goes straight between user buffers: what is sent, see must_copy().
   std::vector<std::byte> sent_copy;

@@ -33,8 +33,8 @@ void check_range(const char* name, int value) {
 
 coll::Selection World::select(coll::Operation operation, std::uint64_t block_bytes,
                               const CallOptions& options, coll::MemoryKind memory) const {
-  return select_for(operation, roster_, rail_count(), choosers(rails_are_fast()), block_bytes,
-                    options, memory);
+  return select_for(operation, roster_, rail_count(), choosers(pace()), block_bytes, options,
+                    memory);
 }
 
 coll::PlanRequest World::request_of(const PlanKey& key) const {
@@ -59,14 +59,14 @@ coll::PlanRequest World::request_of(const PlanKey& key) const {
 }
 
 coll::Selection World::choose(const coll::PlanRequest& request, const CallOptions& options,
-                              bool rails_are_fast) const {
-  return select_for(request.operation, roster_, rail_count(), choosers(rails_are_fast),
+                              transport::Pace pace) const {
+  return select_for(request.operation, roster_, rail_count(), choosers(pace),
                     *std::ranges::max_element(request.bytes), options, request.memory);
 }
 
 std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
                                                  const CallOptions& options,
-                                                 bool rails_are_fast) const {
+                                                 transport::Pace pace) const {
   const auto operation = request.operation;
   if (operation == coll::Operation::Barrier) {
     request.algorithm = coll::barrier::kAlgorithm;
@@ -78,7 +78,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
   } else {
     check_range("ports", options.ports);
     check_range("leaders", options.leaders);
-    const auto selection = choose(request, options, rails_are_fast);
+    const auto selection = choose(request, options, pace);
     request.algorithm = selection.algorithm;
     request.ports = selection.ports;
     request.leaders = selection.leaders;
@@ -102,16 +102,16 @@ const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& opt
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(const PlanKey& key,
                                                            const CallOptions& options) {
-  return make_connected_plan(request_of(key), options, rails_are_fast());
+  return make_connected_plan(request_of(key), options, pace());
 }
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(coll::PlanRequest request,
                                                            const CallOptions& options,
-                                                           bool rails_are_fast) {
+                                                           transport::Pace pace) {
   job_->engines.hand_over();
   std::unique_ptr<coll::CallPlan> plan;
   try {
-    plan = make_plan(std::move(request), options, rails_are_fast);
+    plan = make_plan(std::move(request), options, pace);
     if (plan->copies_because_of_limit() && team_.rank == 0 && !warned_of_copying_) {
       warned_of_copying_ = true;
       base::log_warning("{}", user_warning(memory_, plan->registered_bytes()));

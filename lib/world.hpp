@@ -206,23 +206,23 @@ class World final : public coll::TeamEvents {
   }
   /// A Buffer ends: plans that run with it are ended as if they were destroyed.
   void let_go(const BufferTable::Entry& entry) noexcept;
-  Choosers choosers(bool rails_are_fast) const {
-    return {options_, tuning_.rules, model_choice_.get(), rails_are_fast};
+  Choosers choosers(transport::Pace pace) const {
+    return {options_, tuning_.rules, model_choice_.get(), pace};
   }
-  bool rails_are_fast() const { return engine_->agreed_pace() == transport::Pace::Fast; }
+  transport::Pace pace() const { return engine_->agreed_pace(); }
   /// Plans of calls that say the same differ with what the table depends on beside the call.
-  PlanCache& plans() { return plans_[rails_are_fast() ? 1 : 0]; }
+  PlanCache& plans() { return plans_[static_cast<std::size_t>(pace())]; }
   const coll::CallPlan& plan_for(const PlanKey& key, const CallOptions& options);
   std::unique_ptr<coll::CallPlan> make_connected_plan(const PlanKey& key,
                                                       const CallOptions& options);
   std::unique_ptr<coll::CallPlan> make_connected_plan(coll::PlanRequest request,
                                                       const CallOptions& options,
-                                                      bool rails_are_fast);
+                                                      transport::Pace pace);
   coll::PlanRequest request_of(const PlanKey& key) const;
   coll::Selection choose(const coll::PlanRequest& request, const CallOptions& options,
-                         bool rails_are_fast) const;
+                         transport::Pace pace) const;
   std::unique_ptr<coll::CallPlan> make_plan(coll::PlanRequest request, const CallOptions& options,
-                                            bool rails_are_fast) const;
+                                            transport::Pace pace) const;
   void run(const coll::CallPlan& plan, const coll::Buffers& buffers, const CallOptions& options);
   /// An allgather of a few bytes that Allrail itself needs.
   void exchange(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -284,7 +284,7 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<transport::Fabric> fabric_;
   coll::Team team_;
   std::unique_ptr<coll::Engine> engine_;
-  PlanCache plans_[2];                            // see plans()
+  PlanCache plans_[transport::kPaces];            // see plans()
   std::unique_ptr<coll::CallPlan> barrier_plan_;  // once there was a barrier
   std::vector<std::shared_ptr<UserPlan>> user_plans_;
   std::unique_ptr<NodeControl> node_control_;

@@ -41,11 +41,16 @@ std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send
 std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
                                                 const CallOptions& options) {
   const coll::PlanRequest request = request_of(key);
-  auto plan = make_user_plan(make_connected_plan(request, options, false), buffers, options);
-  if (choose(request, options, true).algorithm != choose(request, options, false).algorithm) {
+  using transport::Pace;
+  auto plan =
+      make_user_plan(make_connected_plan(request, options, Pace::Unknown), buffers, options);
+  const auto usual = choose(request, options, Pace::Unknown);
+  for (const Pace pace : {Pace::Slow, Pace::Fast}) {
+    if (choose(request, options, pace).algorithm == usual.algorithm) continue;
     // Its peers are met when it is started for the first time, if ever.
-    plan->on_fast_rails = make_plan(request, options, true);
-    plan->on_fast_rails->keep_all_slices();
+    auto& other = plan->at_pace[static_cast<std::size_t>(pace)];
+    other = make_plan(request, options, pace);
+    other->keep_all_slices();
   }
   return plan;
 }
@@ -84,8 +89,8 @@ void World::start(UserPlan& plan) {
 }
 
 void World::follow_pace(UserPlan& plan) {
-  const bool is_other = plan.on_fast_rails != nullptr && rails_are_fast();
-  const coll::CallPlan* const chosen = (is_other ? plan.on_fast_rails : plan.plan).get();
+  const auto& other = plan.at_pace[static_cast<std::size_t>(pace())];
+  const coll::CallPlan* const chosen = (other != nullptr ? other : plan.plan).get();
   if (std::exchange(plan.run.plan, chosen) == chosen) return;
   try {
     engine_->connect(*chosen);

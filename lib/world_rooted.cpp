@@ -266,7 +266,7 @@ std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall&
   for (const Block& block : sent) request.send_offsets.push_back(block.offset);
   for (const Block& block : awaited) request.receive_offsets.push_back(block.offset);
   request.bytes.assign(ranks, *std::ranges::max_element(request.matrix));
-  return make_connected_plan(std::move(request), options, false);
+  return make_connected_plan(std::move(request), options, transport::Pace::Unknown);
 }
 
 }  // namespace allrail

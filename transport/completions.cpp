@@ -62,9 +62,11 @@ void FabricState::look_at_departures() {
     const auto rail = static_cast<int>(&state - rails_.data());
     const bool is_in_time = unsent_bytes >= 0 && is_here == is_slow;
     if (is_in_time && watched.has_turn) turn_shares_.saw(rail, is_slow);
-    if (unsent_bytes >= 0 && watched.bytes >= kMeasuredChunkBytes) {
-      state.departures.left(took_ns, watched.bytes);
-      if (is_in_time) state.pace.saw(is_slow);
+    if (unsent_bytes >= 0 && (watched.is_batch || watched.bytes >= kMeasuredChunkBytes)) {
+      const double load = state.load.bytes_per_second(state.counters.bytes_sent, now_ns_);
+      if (!watched.is_batch) state.departures.left(took_ns, watched.bytes);
+      if (is_in_time && watched.is_batch) state.pace.saw_batch(is_slow, load);
+      if (is_in_time && !watched.is_batch) state.pace.saw(is_slow, load);
     }
     watched.peer = -1;
   }

@@ -112,7 +112,9 @@ void FabricState::submit() {
   to_submit_ = false;
   holding_.released();
   for (RailState& state : rails_) state.rail->submit();
-  if (held) left_some_ = !rails_flushed();
+  if (!held) return;
+  for (RailState& state : rails_) state.watch_held(now());
+  left_some_ = !rails_flushed();
 }
 
 bool FabricState::holds() {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 
 namespace allrail::transport {
 
 enum class Pace { Unknown, Slow, Fast };
+inline constexpr std::size_t kPaces = 3;
 
 /// Of one rail, for whoever chooses algorithms: by chunks that were watched until they had left
 /// this host, and looked at in time. A DepartureMeter takes those for slow, too, that this process
@@ -15,19 +17,51 @@ enum class Pace { Unknown, Slow, Fast };
 class PaceMeter {
  public:
   static constexpr int kSamples = 32;
+  static constexpr int kSlowBatches = 4;
 
-  void saw(bool is_slow) {
+  /// `bytes_per_second`: what the rail carried around then.
+  void saw(bool is_slow, double bytes_per_second) {
     seen_ = std::min(seen_ + 1, kSamples);
-    fast_in_a_row_ = is_slow ? 0 : std::min(fast_in_a_row_ + 1, kSamples);
+    note(is_slow, bytes_per_second);
+  }
+  /// What left together of a stream. It may be short, so that one that stays says little; and what
+  /// leaves at once says nothing of longer ones.
+  void saw_batch(bool is_slow, double bytes_per_second) {
+    slow_batches_ = std::max(0, slow_batches_ + (is_slow ? 1 : -1));
+    if (slow_batches_ >= kSlowBatches) {
+      slow_batches_ = kSlowBatches;
+      seen_ = kSamples;
+      note(true, bytes_per_second);
+    } else if (!is_slow && pace() == Pace::Slow) {
+      note(false, bytes_per_second);
+    }
   }
   Pace pace() const {
     if (seen_ < kSamples) return Pace::Unknown;
-    return fast_in_a_row_ < kSamples ? Pace::Slow : Pace::Fast;
+    return fast_points_ < kFastPoints ? Pace::Slow : Pace::Fast;
   }
 
  private:
+  // Who chooses by the pace sends less over slow rails, over which that leaves at once. So once a
+  // rail was slow, what leaves at once counts in full only where the rail carries clearly more.
+  static constexpr int kPointsInFull = 16;
+  static constexpr int kFastPoints = kSamples * kPointsInFull;
+  static constexpr double kClearlyMore = 1.5;
+
+  void note(bool is_slow, double bytes_per_second) {
+    if (is_slow) {
+      fast_points_ = 0;
+      slow_bytes_per_second_ = bytes_per_second;
+    } else {
+      const bool in_full = bytes_per_second >= kClearlyMore * slow_bytes_per_second_;
+      fast_points_ = std::min(fast_points_ + (in_full ? kPointsInFull : 1), kFastPoints);
+    }
+  }
+
   int seen_ = 0;
-  int fast_in_a_row_ = 0;
+  int fast_points_ = 0;  // since it was slow for the last time
+  int slow_batches_ = 0;
+  double slow_bytes_per_second_ = 0;  // what it carried then
 };
 
 }  // namespace allrail::transport

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/arrival.hpp"
@@ -33,6 +34,8 @@ constexpr bool takes_turns(std::uint64_t put_bytes) {
 }
 /// Of these, chunks from this length on say whether their rail is full.
 inline constexpr std::uint32_t kWatchedTurnBytes = 4096;
+// The least of a batch. Over a fast rail it leaves at once, however long it is.
+inline constexpr std::uint32_t kWatchedBatchBytes = 1024;
 
 /// A put that is not completed.
 struct OpenPut {
@@ -220,12 +223,39 @@ struct RailSet {
   }
 };
 
-/// A chunk that is watched until it has left this host.
+/// A chunk that is watched until it has left this host, or what left with it of a stream.
 struct Watched {
   int peer = -1;  // -1: none is
   std::uint32_t bytes = 0;
   std::int64_t posted_ns = 0;
   bool has_turn = false;  // see FabricState::has_shared_turn()
+  bool is_batch = false;
+};
+
+/// What a rail holds of a stream, see holding.hpp.
+struct HeldBatch {
+  int peer = -1;            // the first to whom it holds something; -1: to nobody
+  std::uint32_t bytes = 0;  // to that peer
+};
+
+/// What a rail carries, over a millisecond or two.
+class Load {
+ public:
+  double bytes_per_second(std::uint64_t bytes_sent, std::int64_t now_ns) {
+    if (const std::int64_t passed_ns = now_ns - since_ns_; passed_ns >= kLeastNs) {
+      bytes_per_second_ =
+          static_cast<double>(bytes_sent - bytes_before_) * 1e9 / static_cast<double>(passed_ns);
+      bytes_before_ = bytes_sent;
+      since_ns_ = now_ns;
+    }
+    return bytes_per_second_;
+  }
+
+ private:
+  static constexpr std::int64_t kLeastNs = 2'000'000;
+  std::uint64_t bytes_before_ = 0;
+  std::int64_t since_ns_ = 0;
+  double bytes_per_second_ = 0;
 };
 
 struct RailState {
@@ -236,6 +266,16 @@ struct RailState {
   void chunk_ended(std::uint64_t bytes, std::int64_t now_ns) {
     if (--in_flight == 0) busy_before_ns += now_ns - busy_since_ns;
     in_flight_bytes -= bytes;
+  }
+  void hold(int peer, std::uint32_t bytes) {
+    if (held.peer < 0) held.peer = peer;
+    if (held.peer == peer) held.bytes += bytes;
+  }
+  /// After what it holds was handed over.
+  void watch_held(std::int64_t now_ns) {
+    const HeldBatch batch = std::exchange(held, {});
+    if (watched.peer >= 0 || batch.bytes < kWatchedBatchBytes) return;
+    watched = {batch.peer, batch.bytes, now_ns, false, true};
   }
   /// How long it has had something in flight.
   std::int64_t busy_ns(std::int64_t now_ns) const {
@@ -248,6 +288,8 @@ struct RailState {
   DepartureMeter departures;
   PaceMeter pace;
   Watched watched;
+  HeldBatch held;
+  Load load;
   std::uint32_t watchable_chunks = 0;
   std::uint64_t in_flight_bytes = 0;
   int in_flight = 0;

@@ -243,6 +243,7 @@ bool FabricState::post(Peer& peer, int rail, OpenPut& put, std::uint32_t index) 
   }
   if (may_hold_) {
     holds_ = true;
+    state.hold(peer.rank, chunk.bytes);
   } else {
     to_submit_ = true;
     // What is held leaves before it, and would be counted as time of its own.

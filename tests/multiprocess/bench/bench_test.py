@@ -367,20 +367,24 @@ def test_fit():
 
 
 def test_explain():
-    """What is chosen, what would be if the rails were fast, and what a rank sends."""
+    """What is chosen, what would be if the rails were fast or slow, and what a rank sends."""
     info = os.path.join(os.path.dirname(PROBE), "allrail-info")
     words = [info, "explain", "broadcast", "64K", "--ranks", "8", "--nodes", "4"]
     answer = run(words, env=environment())
     expect(answer.code == 0, "explain", answer)
     expect("choice: smp-chain with 1 ports" in answer.out, "choice", answer)
     expect("that the rails are fast: smp-binomial" in answer.out, "choice on fast rails", answer)
+    answer = run([*words[:3], "4K", *words[4:]], env=environment())
+    expect("choice: smp-binomial with 1 ports" in answer.out, "small data", answer)
+    expect("that the rails are slow: smp-chain" in answer.out, "choice on slow rails", answer)
+    answer = run(words, env=environment())
     # Four pieces with a header each go to the next node, whole cache lines.
     sent = re.search(r"sends (\d+) bytes", answer.out)
     expect(sent and int(sent[1]) == 65536 + 4 * 64, "bytes sent", answer)
     for setting in ({"ALLRAIL_ALGORITHM_BROADCAST": "chain"}, {"ALLRAIL_NODES": "1"}):
         nodes = [] if "ALLRAIL_NODES" in setting else words[4:]
         answer = run(words[:4] + nodes, env=environment(**setting))
-        expect(answer.code == 0 and "are fast" not in answer.out, "nothing to choose", answer)
+        expect(answer.code == 0 and "the rails are" not in answer.out, "nothing to choose", answer)
 
 
 def test_choice_follows_rails():

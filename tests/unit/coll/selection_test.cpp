@@ -54,7 +54,7 @@ TEST(Selection, DoublesLargerBlocksAmongFewerNodes) {
 
 TEST(Selection, TakesFewMessagesWhereRailsAreFasterThanProcessors) {
   SelectionFacts facts;
-  facts.rails_are_fast = true;
+  facts.pace = transport::Pace::Fast;
   const auto gathered = [&](std::uint64_t bytes, int nodes, int ranks_per_node) {
     facts.bytes_per_rank = bytes;
     facts.nodes = nodes;
@@ -77,7 +77,7 @@ TEST(Selection, TakesFewMessagesWhereRailsAreFasterThanProcessors) {
   EXPECT_EQ(broadcast(1 << 20, 4).ports, 1);
   EXPECT_EQ(broadcast((1 << 20) + 1, 4).algorithm, "smp-chain");
   EXPECT_EQ(broadcast(64 << 10, 5).algorithm, "smp-chain");
-  facts.rails_are_fast = false;
+  facts.pace = transport::Pace::Unknown;
   EXPECT_EQ(broadcast(64 << 10, 4).algorithm, "smp-chain");
 }
 
@@ -159,7 +159,7 @@ TEST(Selection, DoublesSmallBlocksOfAlltoallsWherePairsOfNodesAnswerEachOther) {
   const auto algorithm = [&](int nodes, std::uint64_t bytes, bool fast) {
     facts.nodes = facts.ranks = nodes;
     facts.bytes_per_rank = bytes;
-    facts.rails_are_fast = fast;
+    facts.pace = fast ? transport::Pace::Fast : transport::Pace::Unknown;
     return select_rooted(Operation::Alltoall, facts).algorithm;
   };
   EXPECT_EQ(algorithm(4, 256, false), "smp-recursive-doubling");
@@ -172,6 +172,25 @@ TEST(Selection, DoublesSmallBlocksOfAlltoallsWherePairsOfNodesAnswerEachOther) {
   EXPECT_EQ(algorithm(4, 4096, true), "smp-recursive-doubling");
   EXPECT_EQ(algorithm(6, 4096, true), "smp-direct");
   EXPECT_EQ(algorithm(4, 4097, true), "smp-direct");
+}
+
+TEST(Selection, PassesBroadcastsOnOverRailsThatWereSeenToBeSlow) {
+  using transport::Pace;
+  SelectionFacts facts;
+  const auto algorithm = [&](int nodes, std::uint64_t bytes, Pace pace) {
+    facts.nodes = facts.ranks = nodes;
+    facts.bytes_per_rank = bytes;
+    facts.pace = pace;
+    return select_rooted(Operation::Broadcast, facts).algorithm;
+  };
+  EXPECT_EQ(algorithm(4, 512, Pace::Slow), "smp-binomial");
+  for (const std::uint64_t bytes : {513, 1024, 32 << 10}) {
+    EXPECT_EQ(algorithm(4, bytes, Pace::Slow), "smp-chain");
+    // There every node more is a hop more for the last one.
+    EXPECT_EQ(algorithm(5, bytes, Pace::Slow), "smp-binomial");
+    EXPECT_EQ(algorithm(4, bytes, Pace::Fast), "smp-binomial");
+    EXPECT_EQ(algorithm(4, bytes, Pace::Unknown), "smp-binomial");
+  }
 }
 
 TEST(Selection, SendsLargeBlocksOfAlltoallsToHalfOfTheNodesAtOnce) {
