@@ -138,41 +138,5 @@ TEST_F(PaceOfRails, LongPutsAreHeldOverFastRailsOnly) {
   }
 }
 
-/// So many samples of the same kind.
-void see(PaceMeter& meter, int samples, bool is_slow, double bytes_per_second) {
-  for (int i = 0; i < samples; ++i) meter.saw(is_slow, bytes_per_second);
-}
-
-TEST(PaceMeter, StaysSlowForLongWhereARailCarriesNoMoreThanWhenItWasSlow) {
-  PaceMeter meter;
-  see(meter, PaceMeter::kSamples, true, 60e6);
-  EXPECT_EQ(meter.pace(), Pace::Slow);
-  see(meter, 10 * PaceMeter::kSamples, false, 50e6);
-  EXPECT_EQ(meter.pace(), Pace::Slow) << "whoever chose by it sends less";
-  see(meter, 6 * PaceMeter::kSamples, false, 50e6);
-  EXPECT_EQ(meter.pace(), Pace::Fast) << "but not for ever";
-  meter.saw(true, 60e6);
-  EXPECT_EQ(meter.pace(), Pace::Slow);
-}
-
-TEST(PaceMeter, IsFastAgainAtOnceWhereARailCarriesClearlyMore) {
-  PaceMeter meter;
-  see(meter, PaceMeter::kSamples, true, 60e6);
-  see(meter, PaceMeter::kSamples - 1, false, 100e6);
-  EXPECT_EQ(meter.pace(), Pace::Slow);
-  meter.saw(false, 100e6);
-  EXPECT_EQ(meter.pace(), Pace::Fast);
-}
-
-TEST(PaceMeter, IsSlowByABatchOnlyWhereMoreOfThemStayThanLeave) {
-  PaceMeter meter;
-  for (int i = 0; i < 100; ++i) {
-    for (const bool is_slow : {true, false}) meter.saw_batch(is_slow, 60e6);
-  }
-  EXPECT_EQ(meter.pace(), Pace::Unknown);
-  for (int i = 0; i < PaceMeter::kSlowBatches; ++i) meter.saw_batch(true, 60e6);
-  EXPECT_EQ(meter.pace(), Pace::Slow);
-}
-
 }  // namespace
 }  // namespace allrail::transport

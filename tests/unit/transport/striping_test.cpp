@@ -151,23 +151,6 @@ TEST(DepartureMeter, IsNotMisledByWhatAShaperSavesUp) {
   EXPECT_FALSE(ever);
 }
 
-TEST(PaceMeter, ForgetsASlowChunkAfterSoManyFastOnes) {
-  PaceMeter meter;
-  const auto see = [&](int chunks, bool is_slow) {
-    for (int i = 0; i < chunks; ++i) meter.saw(is_slow);
-  };
-  see(PaceMeter::kSamples - 1, false);
-  EXPECT_EQ(meter.pace(), Pace::Unknown);
-  see(1, false);
-  EXPECT_EQ(meter.pace(), Pace::Fast);
-  see(1, true);
-  EXPECT_EQ(meter.pace(), Pace::Slow) << "what a shaper has saved up is gone now";
-  see(PaceMeter::kSamples - 1, false);
-  EXPECT_EQ(meter.pace(), Pace::Slow);
-  see(1, false);
-  EXPECT_EQ(meter.pace(), Pace::Fast);
-}
-
 TEST(ChunkBytes, AreShortOnVerySlowRails) {
   const FabricOptions options;
   EXPECT_EQ(chunk_bytes_of(1U << 20, 2, options, 1U << 20, {62.5e6}), 64U * 1024);
