@@ -45,6 +45,8 @@ TEST(PaceMeter, IsSlowByABatchOnlyWhereMoreOfThemStayThanLeave) {
   EXPECT_EQ(meter.pace(), Pace::Unknown);
   for (int i = 0; i < PaceMeter::kSlowBatches; ++i) meter.saw_batch(true, 60e6);
   EXPECT_EQ(meter.pace(), Pace::Slow);
+  for (int i = 0; i < PaceMeter::kSamples; ++i) meter.saw_batch(false, 200e6);
+  EXPECT_EQ(meter.pace(), Pace::Fast) << "it was known as a rail that can be slow";
 }
 
 }  // namespace
