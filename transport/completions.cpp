@@ -55,7 +55,7 @@ void FabricState::look_at_departures() {
     const std::int64_t unsent_bytes = state.rail->unsent_bytes(watched.peer);
     const std::int64_t took_ns = now() - watched.posted_ns;
     // How much longer it takes does not matter: looks cost system calls.
-    const bool is_slow = DepartureMeter::is_slow(took_ns, watched.bytes);
+    const bool is_slow = DepartureMeter::is_slow(took_ns, watched.judged_bytes());
     const bool is_here = unsent_bytes >= most_unsent_bytes(watched.bytes);
     if (is_here && !is_slow) continue;
     // What is gone at a look that comes late may have left long before.

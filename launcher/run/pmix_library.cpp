@@ -188,14 +188,16 @@ void start_server(const std::string& job, const std::string& directory) {
   check(PMIx_server_init(&module, attributes.data(), attributes.size()), "PMIx_server_init");
 }
 
-/// The library answers ranks over TCP without TCP_NODELAY and tells neither its sockets nor has a
+/// The library answers ranks over TCP without TCP_NODELAY, and neither tells its sockets nor has a
 /// setting for them: an answer then waits until the kernel of the rank acknowledges the one before,
 /// which it may put off for 40 ms. Connections inherit the option from the socket that accepts
 /// them.
 void answer_at_once() {
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
-    const int fd = std::atoi(entry.path().filename().c_str());
+  // Where they cannot be listed, ranks start later.
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
+       !error && entry != end; entry.increment(error)) {
+    const int fd = std::atoi(entry->path().filename().c_str());
     int accepts = 0;
     socklen_t bytes = sizeof accepts;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &bytes) != 0 || accepts == 0) continue;
@@ -251,7 +253,7 @@ void start_pmix_library(const std::string& job, int ranks, const std::string& di
   // few kilobytes on one host. What the user says goes before.
   setenv("PMIX_MCA_gds", "hash", 0);
   // The library looks for all devices of the machine, which takes longer than all else that it does
-  // here. No rank asks it for them.
+  // here. Allrail's ranks do not ask it for them.
   setenv("HWLOC_COMPONENTS", "-linuxio,-pci", 0);
   start_server(job, directory);
   answer_at_once();

@@ -1,8 +1,9 @@
-// A mode in which it becomes known that the rails are fast, while some ranks have a plan of what
-// others call without one: pace.
+// A mode in which it becomes known that the rails are fast, or slow, while some ranks have a plan
+// of what others call without one: pace.
 #include <algorithm>
 #include <optional>
 
+#include "lib/diagnostics.hpp"
 #include "tests/multiprocess/collectives/probe_support.hpp"
 
 namespace probe {
@@ -34,7 +35,8 @@ int run_pace(const Arguments& arguments) {
     }
     communicator.barrier();
   }
-  if (me == 0) say("pace done");
+  const auto choice = allrail::diagnostics::choose(communicator, "broadcast", data.size());
+  if (me == 0) say("pace done, in the end by " + choice.algorithm);
   return 0;
 }
 

@@ -46,7 +46,11 @@ TEST(PaceMeter, IsSlowByABatchOnlyWhereMoreOfThemStayThanLeave) {
   for (int i = 0; i < PaceMeter::kSlowBatches; ++i) meter.saw_batch(true, 60e6);
   EXPECT_EQ(meter.pace(), Pace::Slow);
   for (int i = 0; i < PaceMeter::kSamples; ++i) meter.saw_batch(false, 200e6);
-  EXPECT_EQ(meter.pace(), Pace::Fast) << "it was known as a rail that can be slow";
+  EXPECT_EQ(meter.pace(), Pace::Unknown) << "of longer chunks nothing is known";
+  see(meter, PaceMeter::kSamples, false, 200e6);
+  EXPECT_EQ(meter.pace(), Pace::Fast);
+  meter.saw_batch(true, 60e6);
+  EXPECT_EQ(meter.pace(), Pace::Fast) << "one that stays says little";
 }
 
 }  // namespace
