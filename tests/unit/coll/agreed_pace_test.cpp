@@ -131,7 +131,7 @@ TEST_F(AgreedPace, IsOfTheSameBarrierForRanksThatComeAndGoAsTheyLike) {
     if (chance() % 50 == 0) stopped = chance() % ranks_.size();
     const std::size_t rank = chance() % ranks_.size();
     if (rank == stopped) continue;
-    ranks_[kNodeSize]->registrations.holds_back = calls[0] % 1000 < 300;
+    ranks_[kNodeSize]->registrations.holds_back = calls[0] % 1000 >= 700;
     network_.advance(2'000);
     if (known[rank].size() == kBarriers) {
       ranks_[rank]->engine->idle_progress();
@@ -167,8 +167,6 @@ TEST_F(AgreedPace, IsSlowWhereARailOfOneNodeIs) {
   round(100);
   round(0);
   EXPECT_EQ(round(0), Pace::Slow) << "no more is sent than when it was slow";
-  for (int i = 0; i < 50; ++i) round(100);
-  EXPECT_EQ(round(0), Pace::Fast) << "in the end it became faster";
 }
 
 }  // namespace
