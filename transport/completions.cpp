@@ -53,7 +53,8 @@ void FabricState::look_at_departures() {
     Watched& watched = state.watched;
     if (watched.peer < 0) continue;
     const std::int64_t unsent_bytes = state.rail->unsent_bytes(watched.peer);
-    const std::int64_t took_ns = now() - watched.posted_ns;
+    const std::int64_t now_ns = now();
+    const std::int64_t took_ns = now_ns - watched.posted_ns;
     // How much longer it takes does not matter: looks cost system calls.
     const bool is_slow = DepartureMeter::is_slow(took_ns, watched.judged_bytes());
     const bool is_here = unsent_bytes >= most_unsent_bytes(watched.bytes);
@@ -63,7 +64,7 @@ void FabricState::look_at_departures() {
     const bool is_in_time = unsent_bytes >= 0 && is_here == is_slow;
     if (is_in_time && watched.has_turn) turn_shares_.saw(rail, is_slow);
     if (unsent_bytes >= 0 && (watched.is_batch || watched.bytes >= kMeasuredChunkBytes)) {
-      const double load = state.load.bytes_per_second(state.counters.bytes_sent, now_ns_);
+      const double load = state.load.bytes_per_second(state.counters.bytes_sent, now_ns);
       if (!watched.is_batch) state.departures.left(took_ns, watched.bytes);
       if (is_in_time && watched.is_batch) state.pace.saw_batch(is_slow, load);
       if (is_in_time && !watched.is_batch) state.pace.saw(is_slow, load);

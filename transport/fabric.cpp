@@ -113,7 +113,8 @@ void FabricState::submit() {
   holding_.released();
   for (RailState& state : rails_) state.rail->submit();
   if (!held) return;
-  for (RailState& state : rails_) state.watch_held(now());
+  const std::int64_t now_ns = now();
+  for (RailState& state : rails_) state.watch_held(now_ns);
   left_some_ = !rails_flushed();
 }
 

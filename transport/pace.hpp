@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace allrail::transport {
 
@@ -69,6 +70,31 @@ class PaceMeter {
   int slow_batches_ = 0;  // more than left at once, since as many had
   bool was_slow_ = false;
   double slow_bytes_per_second_ = 0;  // what it was given then
+};
+
+/// What a rail is given, over some milliseconds in which something was watched.
+class Load {
+ public:
+  /// 0: not known yet.
+  double bytes_per_second(std::uint64_t bytes_sent, std::int64_t now_ns) {
+    const std::int64_t passed_ns = now_ns - since_ns_;
+    if (passed_ns < kLeastNs) return bytes_per_second_;
+    // Longer without anything to watch, and the rail was idle meanwhile.
+    if (passed_ns < kMostNs) {
+      bytes_per_second_ =
+          static_cast<double>(bytes_sent - bytes_before_) * 1e9 / static_cast<double>(passed_ns);
+    }
+    bytes_before_ = bytes_sent;
+    since_ns_ = now_ns;
+    return bytes_per_second_;
+  }
+
+ private:
+  static constexpr std::int64_t kLeastNs = 2'000'000;
+  static constexpr std::int64_t kMostNs = 20'000'000;
+  std::uint64_t bytes_before_ = 0;
+  std::int64_t since_ns_ = 0;
+  double bytes_per_second_ = 0;
 };
 
 }  // namespace allrail::transport

@@ -35,7 +35,7 @@ constexpr bool takes_turns(std::uint64_t put_bytes) {
 }
 /// Of these, chunks from this length on say whether their rail is full.
 inline constexpr std::uint32_t kWatchedTurnBytes = 4096;
-// The least of a batch.
+/// The shortest batch that is watched.
 inline constexpr std::uint32_t kWatchedBatchBytes = 1024;
 
 /// A put that is not completed.
@@ -243,31 +243,6 @@ struct Watched {
 struct HeldBatch {
   int peer = -1;            // the first to whom it holds something; -1: to nobody
   std::uint32_t bytes = 0;  // to that peer
-};
-
-/// What a rail is given, over some milliseconds in which something was watched.
-class Load {
- public:
-  /// 0: not known yet.
-  double bytes_per_second(std::uint64_t bytes_sent, std::int64_t now_ns) {
-    const std::int64_t passed_ns = now_ns - since_ns_;
-    if (passed_ns < kLeastNs) return bytes_per_second_;
-    // Longer without anything to watch, and the rail was idle meanwhile.
-    if (passed_ns < kMostNs) {
-      bytes_per_second_ =
-          static_cast<double>(bytes_sent - bytes_before_) * 1e9 / static_cast<double>(passed_ns);
-    }
-    bytes_before_ = bytes_sent;
-    since_ns_ = now_ns;
-    return bytes_per_second_;
-  }
-
- private:
-  static constexpr std::int64_t kLeastNs = 2'000'000;
-  static constexpr std::int64_t kMostNs = 20'000'000;
-  std::uint64_t bytes_before_ = 0;
-  std::int64_t since_ns_ = 0;
-  double bytes_per_second_ = 0;
 };
 
 struct RailState {

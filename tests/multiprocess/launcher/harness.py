@@ -41,9 +41,9 @@ class Result:
         )
 
 
-# hwloc loads these into every process that asks it for the cores, and that of PCI reads what only a
-# hypervisor can tell: together a third of the time of a job that only starts and ends, for devices
-# that no test looks at. allrail-run leaves them out by itself, other launchers do not.
+# hwloc loads these into every process that asks it for the cores: a third of the time of a job that
+# only starts and ends, for devices that no test looks at. That of PCI asks a hypervisor, an eighth
+# of what tests take that start many jobs. allrail-run leaves them out by itself.
 UNUSED_PLUGINS = (
     "hwloc_gl.so,hwloc_levelzero.so,hwloc_opencl.so,hwloc_pci.so,hwloc_xml_libxml.so"
 )

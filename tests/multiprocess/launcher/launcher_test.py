@@ -146,6 +146,11 @@ def test_nodes_setting():
 def test_ranks_load_little():
     shared = run([RUN, "-n", "1", "sh", "-c", "ls $PMIX_SERVER_TMPDIR"])
     expect("hwloc.sm" in shared.out.split(), "the server shares what it knows of the cores", shared)
+    for mine, found in ((None, False), ("-no_os", True)):
+        env = environment(HWLOC_COMPONENTS_VERBOSE="1", HWLOC_COMPONENTS=mine)
+        server = run([RUN, "-n", "1", "true"], env=env)
+        left_out = "Blacklisting component `linux`" in server.err
+        expect(left_out != found, "the server looks for devices: %s" % found, server)
     variable = "HWLOC_PLUGINS_BLACKLIST"
     plain = {name: value for name, value in environment().items() if name != variable}
     result = job(2, "env:" + variable, env=plain)

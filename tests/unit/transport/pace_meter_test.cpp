@@ -1,4 +1,6 @@
 // When a rail counts as slow or fast, by what was seen of it.
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 #include "transport/pace.hpp"
@@ -51,6 +53,17 @@ TEST(PaceMeter, IsSlowByABatchOnlyWhereMoreOfThemStayThanLeave) {
   EXPECT_EQ(meter.pace(), Pace::Fast);
   meter.saw_batch(true, 60e6);
   EXPECT_EQ(meter.pace(), Pace::Fast) << "one that stays says little";
+}
+
+TEST(Load, IsOfTheLastMillisecondsAndNotOfIdleOnes) {
+  constexpr std::int64_t kMs = 1'000'000;
+  Load load;
+  const std::int64_t start_ns = 5'000'000 * kMs;  // long after the machine was started
+  EXPECT_EQ(load.bytes_per_second(1000, start_ns), 0) << "nothing is known yet";
+  EXPECT_EQ(load.bytes_per_second(9000, start_ns + 1 * kMs), 0) << "a burst is no load";
+  EXPECT_EQ(load.bytes_per_second(301'000, start_ns + 3 * kMs), 100e6);
+  EXPECT_EQ(load.bytes_per_second(302'000, start_ns + 500 * kMs), 100e6) << "it was idle";
+  EXPECT_EQ(load.bytes_per_second(502'000, start_ns + 504 * kMs), 50e6);
 }
 
 }  // namespace
