@@ -13,6 +13,7 @@ PlanKey World::key_of(coll::Operation operation, const CallOptions& options) {
   key.operation = operation;
   key.algorithm = &options.algorithm;
   key.ports = options.ports;
+  key.leaders = options.leaders;
   return key;
 }
 
