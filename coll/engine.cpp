@@ -130,9 +130,11 @@ inline void Engine::begin_slices() {
   }
 }
 
-/// Registers what the call names, unless an earlier start of the same plan did. False where that
-/// would be more than may be registered at once, until earlier calls have ended.
+/// Registers what the call names, unless an earlier start of the same plan did or no rail moves any
+/// of it. False where that would be more than may be registered at once, until earlier calls have
+/// ended.
 bool Engine::has_memory(CallRun& call) {
+  if (call.plan->peers().empty()) return true;
   if (!call.registration.held()) {
     const std::uint64_t bytes = Registration::bytes_of(call.buffers);
     if (bytes != 0 && !registrations_.make_room(bytes) && front_ != &call) return false;

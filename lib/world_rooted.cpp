@@ -129,13 +129,14 @@ World::Ready World::ready_rooted(const CollectiveCall& call, const CallOptions& 
     ready.key.displacements = call.displacements.first(places);
     ready.key.element_bytes = call.element_bytes;
   }
+  // Blocks go one way: rails read nothing of who receives, and put nothing to who sends.
+  const bool receives = is_root == gathers;
+  (receives ? ready.buffers.send_bytes : ready.buffers.receive_bytes) = 0;
   if (!is_root) {
     if (gathers) {
       ready.buffers.receive = nullptr;
-      ready.buffers.receive_bytes = 0;
     } else {
       ready.buffers.send = nullptr;
-      ready.buffers.send_bytes = 0;
     }
   }
   return ready;

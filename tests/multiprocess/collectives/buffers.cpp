@@ -22,13 +22,6 @@ using Span = std::span<unsigned char>;
 
 constexpr unsigned char kUntouched = 0xa5;
 
-/// Over all rails. A rail of this rank counts every time that user memory is registered with it.
-std::uint64_t registrations(Communicator& communicator) {
-  std::uint64_t sum = 0;
-  for (const auto& rail : communicator.rail_statistics()) sum += rail.registrations;
-  return sum;
-}
-
 void require(bool holds, const Communicator& communicator, const std::string& what) {
   if (!holds) throw WrongBytes("rank " + std::to_string(communicator.rank()) + ": " + what);
 }

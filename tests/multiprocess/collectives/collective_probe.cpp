@@ -19,6 +19,8 @@ int run(const probe::Arguments& arguments) {
   if (mode == "sequence") return probe::run_sequence(arguments);
   if (mode == "rooted-grid") return probe::run_rooted_grid(arguments);
   if (mode == "rooted-sequence") return probe::run_rooted_sequence(arguments);
+  if (mode == "rooted-registrations") return probe::run_rooted_registrations(arguments);
+  if (mode == "rooted-leaders") return probe::run_rooted_leaders(arguments);
   if (mode == "splits") return probe::run_splits(arguments);
   if (mode == "split-plans") return probe::run_split_plans(arguments);
   if (mode == "split-lifetimes") return probe::run_split_lifetimes(arguments);

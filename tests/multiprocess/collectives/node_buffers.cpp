@@ -16,12 +16,6 @@ constexpr unsigned char kUntouched = 0xa5;
 constexpr std::size_t kBefore = 13;
 constexpr std::size_t kBehind = 7;
 
-std::uint64_t registrations(Communicator& communicator) {
-  std::uint64_t sum = 0;
-  for (const auto& rail : communicator.rail_statistics()) sum += rail.registrations;
-  return sum;
-}
-
 void require(bool holds, const Communicator& communicator, const std::string& what) {
   if (!holds) throw WrongBytes("rank " + std::to_string(communicator.rank()) + ": " + what);
 }

@@ -88,6 +88,12 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
+std::uint64_t registrations(allrail::Communicator& communicator) {
+  std::uint64_t sum = 0;
+  for (const auto& rail : communicator.rail_statistics()) sum += rail.registrations;
+  return sum;
+}
+
 std::string describe(const allrail::Error& error) {
   char text[96];
   std::snprintf(text, sizeof text, "%s peer %d at %.6f: ", allrail::code_name(error.code()),

@@ -38,6 +38,8 @@ void sleep_seconds(double seconds);
 /// One line, written at once, on standard output.
 void say(const std::string& line);
 std::string describe(const allrail::Error& error);
+/// Over all rails. A rail of this rank counts every time that user memory is registered with it.
+std::uint64_t registrations(allrail::Communicator& communicator);
 
 /// Fills `block` with bytes that depend on rank, call and place.
 void fill_pattern(std::span<unsigned char> block, int rank, std::uint64_t call);
@@ -92,6 +94,8 @@ int run_grid(const Arguments& arguments);
 int run_sequence(const Arguments& arguments);
 int run_rooted_grid(const Arguments& arguments);
 int run_rooted_sequence(const Arguments& arguments);
+int run_rooted_registrations(const Arguments& arguments);
+int run_rooted_leaders(const Arguments& arguments);
 int run_splits(const Arguments& arguments);
 int run_split_plans(const Arguments& arguments);
 int run_split_lifetimes(const Arguments& arguments);

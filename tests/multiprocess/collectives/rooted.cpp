@@ -1,4 +1,6 @@
 // Modes that check bytes of gather, scatter, broadcast and alltoall: rooted-grid, rooted-sequence.
+// rooted-registrations: what straight gathers and scatters register with the rails. rooted-leaders:
+// which ranks put in alltoalls with one leader per node, with two, and with one again.
 #include <numeric>
 #include <optional>
 #include <random>
@@ -88,6 +90,56 @@ int run_rooted_sequence(const Arguments& arguments) {
   }
   communicator.barrier();
   if (communicator.rank() == 0) say("rooted-sequence done, seed " + std::to_string(seed));
+  return 0;
+}
+
+int run_rooted_registrations(const Arguments& arguments) {
+  auto communicator = allrail::Communicator::world();
+  RootedCaller caller(communicator);
+  const auto root = static_cast<int>(arguments.number("root", 0));
+  const auto rails = communicator.rail_statistics().size();
+  std::string made;
+  RootedCall call;
+  call.root = root;
+  call.bytes = 1 << 20;
+  call.options.algorithm = "direct";
+  for (const RootedKind kind : {RootedKind::Gather, RootedKind::Scatter}) {
+    for (const bool by_plan : {false, true}) {
+      call.kind = kind;
+      call.by_plan = by_plan;
+      ++call.number;
+      const std::uint64_t before = registrations(communicator);
+      caller.make(call);
+      made += " " + std::to_string((registrations(communicator) - before) / rails);
+    }
+  }
+  say("rank " + std::to_string(communicator.rank()) + " registered" + made);
+  communicator.barrier();
+  return 0;
+}
+
+int run_rooted_leaders(const Arguments& /*arguments*/) {
+  auto communicator = allrail::Communicator::world();
+  RootedCaller caller(communicator);
+  const auto chunks = [&communicator] {
+    std::uint64_t sum = 0;
+    for (const auto& rail : communicator.rail_statistics()) sum += rail.chunks_sent;
+    return sum;
+  };
+  std::string sent;
+  RootedCall call;
+  call.kind = RootedKind::Alltoall;
+  call.bytes = 100;
+  call.options.algorithm = "smp-direct";
+  for (const int leaders : {1, 2, 1}) {
+    call.options.leaders = leaders;
+    ++call.number;
+    const std::uint64_t before = chunks();
+    caller.make(call);
+    sent += chunks() == before ? " nothing" : " something";
+  }
+  say("rank " + std::to_string(communicator.rank()) + " put" + sent);
+  communicator.barrier();
   return 0;
 }
 

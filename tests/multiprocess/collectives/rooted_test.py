@@ -69,6 +69,27 @@ def test_rooted_zero_copy_shared_nodes():
     grid(5, "1+4", 3, **words, env=few_slots)
 
 
+def test_rooted_registrations():
+    """Rails know what they read or put into: one buffer of a rank, and none beside the root."""
+    for root in (0, 3):
+        result = job(4, "2", "rooted-registrations", "root=%d" % root)
+        what = "straight gathers and scatters with root %d" % root
+        expect(result.code == 0, what, result)
+        for rank in range(4):
+            each = 0 if rank == (root ^ 1) else 1
+            line = "rank %d registered" % rank + 4 * (" %d" % each)
+            expect(line in result.out.splitlines(), "%s: '%s'" % (what, line), result)
+
+
+def test_rooted_leaders():
+    """Each call has as many leaders as it asks for, also where an earlier one asked for others."""
+    result = job(4, "2", "rooted-leaders")
+    expect(result.code == 0, "alltoalls with one leader and two", result)
+    said = sorted(line.split(" put ")[1] for line in result.out.splitlines() if " put " in line)
+    both = ["nothing something nothing"] * 2 + ["something something something"] * 2
+    expect(said == both, "leaders: %s" % said, result)
+
+
 def sequences(first, step):
     for seed in seeds(12, 240):
         if len(seeds(12, 240)) > 1 and seed % step != first:
