@@ -12,6 +12,8 @@ const char* operation_name(Operation operation) noexcept {
   switch (operation) {
     case Operation::Barrier:
       return "barrier";
+    case Operation::PlannedBarrier:
+      return "barrier by a plan";
     case Operation::Allgather:
       return "allgather";
     case Operation::Allgatherv:
@@ -98,7 +100,9 @@ SlotOrder CallPlan::choose_order(const Roster& roster, const PlanLimits& limits)
     return description_.root >= 0 ? SlotOrder::Far : SlotOrder::Ring;
   }
   const Operation operation = description_.operation;
-  const bool all_await_all = operation == Operation::Barrier || operation == Operation::Allgather ||
+  const bool all_await_all = operation == Operation::Barrier ||
+                             operation == Operation::PlannedBarrier ||
+                             operation == Operation::Allgather ||
                              operation == Operation::Allgatherv || operation == Operation::Alltoall;
   if (slot_bytes_ <= kMostNearBytes) return all_await_all ? SlotOrder::Near : SlotOrder::Ring;
   const bool is_far = !limits.shares_cores && roster.ranks() <= kMostFarRanks;

@@ -248,6 +248,7 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
     case Operation::Alltoallv:
       return std::make_unique<AlltoallRecipe>(request, roster, limits);
     case Operation::Barrier:
+    case Operation::PlannedBarrier:
       return std::make_unique<BarrierRecipe>(request, roster);
     case Operation::Allgather:
     case Operation::Allgatherv:
@@ -268,7 +269,7 @@ Operation operation_of(std::string_view collective) noexcept {
 }
 
 std::string_view algorithm_name(Operation operation, std::uint32_t row) noexcept {
-  if (operation == Operation::Barrier) {
+  if (operation == Operation::Barrier || operation == Operation::PlannedBarrier) {
     return row == 0 ? barrier::kAlgorithm : "an unknown algorithm";
   }
   return with_table_of(operation, [row](const auto& table) -> std::string_view {
@@ -298,6 +299,7 @@ const char* collective_name(Operation operation) noexcept {
     case Operation::Alltoallv:
       return "alltoall";
     case Operation::Barrier:
+    case Operation::PlannedBarrier:
       return "barrier";
     case Operation::Allgather:
     case Operation::Allgatherv:

@@ -26,7 +26,11 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   return Communicator(std::move(part));
 }
 
-void Communicator::barrier() { world_->barrier(); }
+void Communicator::barrier(std::chrono::milliseconds timeout) { world_->barrier(timeout); }
+
+Plan Communicator::plan_barrier(const CallOptions& options) {
+  return Plan(world_->plan_barrier(options));
+}
 
 void Communicator::allgather_bytes(std::span<const std::byte> send, std::span<std::byte> recv,
                                    const CallOptions& options) {

@@ -68,7 +68,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
                                                  const CallOptions& options,
                                                  transport::Pace pace) const {
   const auto operation = request.operation;
-  if (operation == coll::Operation::Barrier) {
+  if (operation == coll::Operation::Barrier || operation == coll::Operation::PlannedBarrier) {
     request.algorithm = coll::barrier::kAlgorithm;
     request.ports = coll::barrier::ports_for(roster_.nodes(), std::max(1, rail_count()));
   } else if (operation == coll::Operation::Allocate || operation == coll::Operation::Split ||
@@ -178,7 +178,7 @@ coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::
   return buffers;
 }
 
-void World::barrier() {
+void World::barrier(std::chrono::milliseconds timeout) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   if (!barrier_plan_) {
@@ -186,7 +186,7 @@ void World::barrier() {
     key.operation = coll::Operation::Barrier;
     barrier_plan_ = make_connected_plan(key, {});
   }
-  engine_->run(*barrier_plan_, {}, deadline_of(options_.timeout));
+  engine_->run(*barrier_plan_, {}, deadline_of(timeout.count() > 0 ? timeout : options_.timeout));
 }
 
 void World::check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,

@@ -62,7 +62,7 @@ class World final : public coll::TeamEvents {
   /// Rails that every rank of the job has: schedules depend on it.
   int rail_count() const { return fabric_ ? job_rails_ : 0; }
 
-  void barrier();
+  void barrier(std::chrono::milliseconds timeout);
   void allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                  const CallOptions& options);
   void allgatherv(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -77,6 +77,7 @@ class World final : public coll::TeamEvents {
                                             std::span<const std::size_t> counts,
                                             std::span<const std::size_t> displacements,
                                             std::size_t element_bytes, const CallOptions& options);
+  std::shared_ptr<UserPlan> plan_barrier(const CallOptions& options);
   /// The other collectives, blocking and as plans.
   void call(const CollectiveCall& call, const CallOptions& options);
   std::shared_ptr<UserPlan> plan(const CollectiveCall& call, const CallOptions& options);
@@ -166,6 +167,7 @@ class World final : public coll::TeamEvents {
   static coll::Operation operation_of(CollectiveCall::Kind kind);
   static coll::Buffers plain_buffers(const CollectiveCall& call);
   static bool must_copy(const coll::CallPlan& plan, const coll::Buffers& buffers);
+  static std::vector<std::byte> copy_if_needed(const coll::CallPlan& plan, coll::Buffers& buffers);
   void check_root(int root);
   void check_memory(std::span<const std::byte> one, std::span<const std::byte> other);
   void check_blocks(std::span<const std::byte> mine, std::span<const std::byte> all,
@@ -177,6 +179,8 @@ class World final : public coll::TeamEvents {
                                std::span<const std::size_t> displacements,
                                std::size_t element_bytes);
   void check_inside(const std::vector<Block>& blocks, std::uint64_t buffer_bytes, bool may_overlap);
+  void check_in_place(const CollectiveCall& call, const std::vector<Block>& sent,
+                      const std::vector<Block>& awaited);
   /// Exchanges the counts first. Collective.
   std::unique_ptr<coll::CallPlan> make_alltoallv_plan(const CollectiveCall& call,
                                                       const CallOptions& options);

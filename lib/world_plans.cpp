@@ -36,6 +36,14 @@ std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send
   return make_user_plan(key, buffers_of(send, receive, key), options);
 }
 
+std::shared_ptr<UserPlan> World::plan_barrier(const CallOptions& options) {
+  const EntryGuard guard(job_->gate);
+  engine_->throw_if_dead();
+  PlanKey key;
+  key.operation = coll::Operation::PlannedBarrier;
+  return make_user_plan(make_connected_plan(key, options), {}, options);
+}
+
 /// Ranks may make a plan at different times, and start it when others make the same call without
 /// one: so what is known of the rails counts when it is started.
 std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,

@@ -200,8 +200,19 @@ coll::Buffers World::plain_buffers(const CollectiveCall& call) {
 /// Peers put straight into the receive buffer while this rank still sends: where both buffers are
 /// the same, it sends from a copy.
 bool World::must_copy(const coll::CallPlan& plan, const coll::Buffers& buffers) {
-  return plan.zero_copy() && plan.description().operation == coll::Operation::Alltoall &&
-         buffers.send == buffers.receive;
+  const coll::Operation operation = plan.description().operation;
+  const bool is_alltoall =
+      operation == coll::Operation::Alltoall || operation == coll::Operation::Alltoallv;
+  return is_alltoall && plan.zero_copy() && buffers.send == buffers.receive;
+}
+
+/// What the call sends from then: empty where that is its own buffer.
+std::vector<std::byte> World::copy_if_needed(const coll::CallPlan& plan, coll::Buffers& buffers) {
+  std::vector<std::byte> copy;
+  if (!must_copy(plan, buffers)) return copy;
+  copy.assign(buffers.send, buffers.send + buffers.send_bytes);
+  buffers.send = copy.data();
+  return copy;
 }
 
 void World::call(const CollectiveCall& call, const CallOptions& options) {
@@ -210,32 +221,53 @@ void World::call(const CollectiveCall& call, const CallOptions& options) {
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
     // Counts differ from call to call as a rule, so the plan is not kept.
     const auto plan = make_alltoallv_plan(call, options);
-    run(*plan, plain_buffers(call), options);
+    coll::Buffers buffers = plain_buffers(call);
+    const std::vector<std::byte> copy = copy_if_needed(*plan, buffers);
+    run(*plan, buffers, options);
     return;
   }
   Ready found = ready(call, options);
   const coll::CallPlan& plan = plan_for(found.key, options);
-  std::vector<std::byte> copy;
-  if (must_copy(plan, found.buffers)) {
-    copy.assign(call.send.begin(), call.send.end());
-    found.buffers.send = copy.data();
-  }
+  const std::vector<std::byte> copy = copy_if_needed(plan, found.buffers);
   run(plan, found.buffers, options);
 }
 
 std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOptions& options) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
+  std::shared_ptr<UserPlan> plan;
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
-    return make_user_plan(make_alltoallv_plan(call, options), plain_buffers(call), options);
+    plan = make_user_plan(make_alltoallv_plan(call, options), plain_buffers(call), options);
+  } else {
+    const Ready found = ready(call, options);
+    plan = make_user_plan(found.key, found.buffers, options);
   }
-  const Ready found = ready(call, options);
-  auto plan = make_user_plan(found.key, found.buffers, options);
-  if (must_copy(*plan->plan, found.buffers)) {
-    plan->sent_copy.resize(call.send.size());
-    plan->run.buffers.send = plan->sent_copy.data();
+  // Each start fills it anew.
+  plan->sent_copy = copy_if_needed(*plan->plan, plan->run.buffers);
+  for (const auto& other : plan->at_pace) {
+    if (other && plan->sent_copy.empty()) {
+      plan->sent_copy = copy_if_needed(*other, plan->run.buffers);
+    }
   }
   return plan;
+}
+
+/// A rank in place finds what comes from another where what goes there was.
+void World::check_in_place(const CollectiveCall& call, const std::vector<Block>& sent,
+                           const std::vector<Block>& awaited) {
+  if (call.send.data() != call.receive.data() || call.send.size() != call.receive.size()) {
+    reject("the send buffer overlaps the receive buffer and is not the same");
+  }
+  for (std::size_t rank = 0; rank < sent.size(); ++rank) {
+    if (sent[rank].bytes == 0 && awaited[rank].bytes == 0) continue;
+    if (sent[rank].bytes == awaited[rank].bytes && sent[rank].offset == awaited[rank].offset) {
+      continue;
+    }
+    reject(fmt::format(
+        "both buffers of an alltoallv are the same, and the blocks to and from rank "
+        "{} are not: {} bytes at {} and {} bytes at {}",
+        rank, sent[rank].bytes, sent[rank].offset, awaited[rank].bytes, awaited[rank].offset));
+  }
 }
 
 std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall& call,
@@ -246,7 +278,7 @@ std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall&
   check_inside(sent, call.send.size(), true);
   check_inside(awaited, call.receive.size(), false);
   check_memory(call.send, call.receive);
-  if (overlap(call.send, call.receive)) reject("the send buffer overlaps the receive buffer");
+  if (overlap(call.send, call.receive)) check_in_place(call, sent, awaited);
   // Regions of slot memory are laid out by what everybody sends, which nobody knows alone.
   const auto ranks = static_cast<std::size_t>(roster_.ranks());
   coll::PlanRequest request;

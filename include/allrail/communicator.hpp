@@ -80,8 +80,13 @@ class ALLRAIL_API Communicator {
   /// nobody has a new one, and this one can go on; else what allgather() throws.
   [[nodiscard]] std::optional<Communicator> split(int color, int key) const;
 
-  /// Returns when every rank has entered. Collective.
-  void barrier();
+  /// Returns when every rank has entered. Collective. `timeout` as in CallOptions.
+  /// @throws what allgather() throws.
+  void barrier(std::chrono::milliseconds timeout = std::chrono::milliseconds{0});
+  /// The same as a plan, whose call has ended when every rank has started it: other work and other
+  /// calls may lie in between. Of the options only the timeout counts. All ranks start a plan, or
+  /// none: a barrier() of one rank does not match it.
+  [[nodiscard]] Plan plan_barrier(const CallOptions& options = {});
 
   /// Every rank gives `send` (the same length everywhere) and receives all of them in rank order.
   /// Collective; blocks. `recv` holds size() * send.size() elements. In place: `send` is this
@@ -208,7 +213,8 @@ class ALLRAIL_API Communicator {
   /// come from rank r. A rank knows its own counts only, so they are exchanged first, in every
   /// call; where the two ends of a pair disagree there is Error{Mismatch} on every rank.
   /// Displacements (in elements; empty: blocks follow each other) may not make received blocks
-  /// overlap. The two buffers may not overlap.
+  /// overlap. In place: both are the same buffer, and so are the counts and displacements of both
+  /// sides at this rank; any other overlap is an error.
   template <class Send, class Receive>
   void alltoallv(const Send& send, Receive&& recv, std::span<const std::size_t> send_counts,
                  std::span<const std::size_t> recv_counts, const CallOptions& options = {}) {
@@ -233,6 +239,12 @@ class ALLRAIL_API Communicator {
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_gatherv(const Send& send, Receive&& recv,
+                                  std::span<const std::size_t> counts, int root,
+                                  const CallOptions& options = {}) {
+    return plan(with_counts(gather_call(send, recv, root), counts, {}), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_gatherv(const Send& send, Receive&& recv,
                                   std::span<const std::size_t> counts,
                                   std::span<const std::size_t> displacements, int root,
                                   const CallOptions& options = {}) {
@@ -242,6 +254,12 @@ class ALLRAIL_API Communicator {
   [[nodiscard]] Plan plan_scatter(const Send& send, Receive&& recv, int root,
                                   const CallOptions& options = {}) {
     return plan(scatter_call(send, recv, root), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_scatterv(const Send& send, Receive&& recv,
+                                   std::span<const std::size_t> counts, int root,
+                                   const CallOptions& options = {}) {
+    return plan(with_counts(scatter_call(send, recv, root), counts, {}), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_scatterv(const Send& send, Receive&& recv,
@@ -258,6 +276,13 @@ class ALLRAIL_API Communicator {
   [[nodiscard]] Plan plan_alltoall(const Send& send, Receive&& recv,
                                    const CallOptions& options = {}) {
     return plan(alltoall_call(send, recv), options);
+  }
+  template <class Send, class Receive>
+  [[nodiscard]] Plan plan_alltoallv(const Send& send, Receive&& recv,
+                                    std::span<const std::size_t> send_counts,
+                                    std::span<const std::size_t> recv_counts,
+                                    const CallOptions& options = {}) {
+    return plan(alltoallv_call(send, recv, send_counts, {}, recv_counts, {}), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_alltoallv(const Send& send, Receive&& recv,

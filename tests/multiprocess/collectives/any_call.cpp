@@ -6,8 +6,8 @@ namespace probe {
 namespace {
 
 constexpr unsigned char kUntouched = 0x5a;
-constexpr const char* kNames[] = {"allgather", "allgatherv", "gather",   "gatherv",  "scatter",
-                                  "scatterv",  "broadcast",  "alltoall", "alltoallv"};
+constexpr const char* kNames[] = {"allgather", "allgatherv", "gather",   "gatherv",   "scatter",
+                                  "scatterv",  "broadcast",  "alltoall", "alltoallv", "barrier"};
 
 }  // namespace
 
@@ -148,16 +148,24 @@ allrail::Plan AnyCall::plan(allrail::Communicator& communicator) {
     case AnyKind::Gather:
       return communicator.plan_gather(send, receive, spec_.root, o);
     case AnyKind::Gatherv:
+      if (!spec_.displaced) return communicator.plan_gatherv(send, receive, counts_, spec_.root, o);
       return communicator.plan_gatherv(send, receive, counts_, places_, spec_.root, o);
     case AnyKind::Scatter:
       return communicator.plan_scatter(send, receive, spec_.root, o);
     case AnyKind::Scatterv:
+      if (!spec_.displaced)
+        return communicator.plan_scatterv(send, receive, counts_, spec_.root, o);
       return communicator.plan_scatterv(send, receive, counts_, places_, spec_.root, o);
     case AnyKind::Broadcast:
       return communicator.plan_broadcast(receive, spec_.root, o);
     case AnyKind::Alltoall:
       return communicator.plan_alltoall(send, receive, o);
+    case AnyKind::Barrier:
+      return communicator.plan_barrier(o);
     default:
+      if (!spec_.displaced) {
+        return communicator.plan_alltoallv(send, receive, sent_.counts, received_.counts, o);
+      }
       return communicator.plan_alltoallv(send, receive, sent_.counts, sent_.places,
                                          received_.counts, received_.places, o);
   }
@@ -187,6 +195,8 @@ void AnyCall::call(allrail::Communicator& communicator) {
       return communicator.broadcast(receive, spec_.root, o);
     case AnyKind::Alltoall:
       return communicator.alltoall(send, receive, o);
+    case AnyKind::Barrier:
+      return communicator.barrier(o.timeout);
     default:
       return communicator.alltoallv(send, receive, sent_.counts, sent_.places, received_.counts,
                                     received_.places, o);

@@ -20,6 +20,7 @@ enum class AnyKind {
   Broadcast,
   Alltoall,
   Alltoallv,
+  Barrier,
   Last
 };
 const char* any_name(AnyKind kind);

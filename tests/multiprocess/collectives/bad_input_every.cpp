@@ -51,7 +51,8 @@ constexpr std::size_t kLargeBytes = 1'500'000;
 /// Sizes and algorithms that differ between the ranks of every collective, and roots.
 Table differing_cases() {
   Table table;
-  for (int number = 0; number < static_cast<int>(AnyKind::Last); ++number) {
+  // A barrier has nothing that could be wrong.
+  for (int number = 0; number < static_cast<int>(AnyKind::Barrier); ++number) {
     const auto kind = static_cast<AnyKind>(number);
     const std::string name = any_name(kind);
     const auto make = [kind](Case& c, AnySpec spec, bool by_plan) {

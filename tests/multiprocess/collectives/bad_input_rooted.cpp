@@ -1,6 +1,7 @@
 // Wrong calls of gather, scatter, broadcast and alltoall. A barrier follows where a rank may be
 // done with its part before another one sees the mistake.
 #include <span>
+#include <utility>
 
 #include "tests/multiprocess/collectives/bad_input.hpp"
 
@@ -83,8 +84,11 @@ const Table& broadcast_and_alltoall_cases() {
        }},
       {"alltoallv-overlap",
        [](Case& c) {
-         Bytes other(c.receive.size());
-         c.communicator.alltoallv(c.receive, c.odd ? c.receive : other, c.counts(), c.counts());
+         Bytes both(c.receive.size() + 1);
+         const auto send = std::span(both).first(c.receive.size());
+         const auto overlapping = std::span(both).last(c.receive.size());
+         c.odd ? c.communicator.alltoallv(send, overlapping, c.counts(), c.counts())
+               : c.communicator.alltoallv(send, c.receive, c.counts(), c.counts());
        }},
       {"alltoall-null",
        [](Case& c) {
@@ -147,6 +151,13 @@ const Table& alltoallv_cases() {
          auto fewer = places(c);
          if (c.odd) fewer.pop_back();
          alltoallv_at(c, fewer, places(c));
+       }},
+      {"alltoallv-in-place-elsewhere",
+       [](Case& c) {
+         auto moved = places(c);
+         if (c.odd) std::swap(moved.front(), moved.back());
+         auto& both = c.receive;
+         c.communicator.alltoallv(both, both, c.counts(), places(c), c.counts(), moved);
        }},
       {"alltoallv-outside",
        [](Case& c) {

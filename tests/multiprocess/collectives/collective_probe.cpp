@@ -35,6 +35,7 @@ int run(const probe::Arguments& arguments) {
   if (mode == "bad" || mode == "mismatch") return probe::run_bad_input(arguments);
   if (mode == "plans") return probe::run_plans(arguments);
   if (mode == "mixed-plans") return probe::run_mixed_plans(arguments);
+  if (mode == "barriers") return probe::run_barriers(arguments);
   if (mode == "pace") return probe::run_pace(arguments);
   if (mode == "stream") return probe::run_stream(arguments);
   if (mode == "plan-loop") return probe::run_plan_loop(arguments);

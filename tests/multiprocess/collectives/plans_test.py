@@ -6,7 +6,7 @@ import sys
 from faults_test import kill_one
 from support import expect, job, jobs_at_once, main, part_of, reports, seeds
 
-COLLECTIVES = (
+WITH_BUFFERS = (
     "allgather",
     "allgatherv",
     "gather",
@@ -17,6 +17,7 @@ COLLECTIVES = (
     "alltoall",
     "alltoallv",
 )
+COLLECTIVES = (*WITH_BUFFERS, "barrier")
 SMALL = "0,1,7,100,4096,16385"
 MIXED = "0,1,7,100,4096,16385,70000,300001"
 
@@ -173,7 +174,11 @@ def test_misuse_four_nodes():
 
 def misuse_of_every(kind, names, ranks, nodes):
     """The same with a plan of every collective but allgather, with which all the others are."""
-    cases = [(name, one) for one in COLLECTIVES[1:] for name in names]
+    # Of barriers there are no two kinds, and nothing of them could be wrong.
+    of_others = ("receive-size", "algorithm", "other-order")
+    of_barriers = [name for name in names if name not in of_others]
+    cases = [(name, one) for one in WITH_BUFFERS[1:] for name in names]
+    cases += [(name, "barrier") for name in of_barriers]
     words = [
         (nodes, "plan-misuse", "kind=" + kind, "case=" + name, "collective=" + one)
         for name, one in cases
@@ -275,6 +280,24 @@ def test_mixed_collectives():
             what = "seed %d: %d ranks on nodes %s, settings %s" % (seed, ranks, nodes, env)
             expect(result.code == 0 and "mixed-plans done" in result.out, what, result)
             print("%s: %.1f s" % (what, result.seconds))
+
+
+def test_barriers():
+    """A barrier, and one by a plan, has ended nowhere before it began everywhere."""
+    for ranks, nodes in ((1, None), (3, None), (4, "4"), (5, "3+1+1"), (6, "0,1,0,2,1,1")):
+        for how in ("call", "plan"):
+            result = job(ranks, nodes, "barriers", "how=" + how)
+            what = "%d ranks on nodes %s, by %s" % (ranks, nodes, how)
+            expect(result.code == 0 and "barriers done" in result.out, what, result)
+
+
+def test_barrier_beside_a_planned_one():
+    """They do not match, on any rank."""
+    for ranks, nodes in ((3, None), (4, "2")):
+        result = job(ranks, nodes, "barriers", "how=mixed")
+        for rank, one in reports(result, ranks).items():
+            what = "rank %d: %r; %d ranks on nodes %s" % (rank, one, ranks, nodes)
+            expect(one.code == "mismatch" and "barrier" in one.text, what, result)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ int run_bad_input(const Arguments& arguments);
 int run_two_threads(const Arguments& arguments);
 int run_plans(const Arguments& arguments);
 int run_mixed_plans(const Arguments& arguments);
+int run_barriers(const Arguments& arguments);
 int run_pace(const Arguments& arguments);
 int run_stream(const Arguments& arguments);
 int run_plan_loop(const Arguments& arguments);

@@ -50,11 +50,14 @@ struct RootedCall {
     return kind == RootedKind::Gatherv || kind == RootedKind::Scatterv ||
            kind == RootedKind::Alltoallv;
   }
+  /// Of an alltoallv: both ranks of a pair have as much for each other, as in place they must.
+  bool is_symmetric() const { return number / 2 % 2 == 0; }
   /// What `from` has for `to`; of a gather or scatter the block of `from` or of `to`.
   std::size_t bytes_of(int from, int to) const {
     if (!is_v()) return bytes;
     const int block = kind == RootedKind::Gatherv    ? from
                       : kind == RootedKind::Scatterv ? to
+                      : is_symmetric()               ? from + to
                                                      : from * 3 + to;
     return bytes * ((static_cast<std::size_t>(block) * 5 + number * 3) % 7) / 6;
   }
@@ -244,7 +247,7 @@ class RootedCaller {
       const auto r = static_cast<std::size_t>(rank);
       fill(std::span(send).subspan(sent.places[r], sent.counts[r]), me_, rank, call);
     }
-    const bool in_place = call.in_place && !call.is_v();
+    const bool in_place = call.in_place && (!call.is_v() || call.is_symmetric());
     Bytes other(in_place ? 0 : awaited.end, kUntouchedByte);
     Bytes& receive = in_place ? send : other;
     const auto& o = call.options;
