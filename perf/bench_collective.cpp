@@ -50,10 +50,10 @@ class CollectiveRow {
     row.collective = options_.what;
     row.bytes_per_rank = bytes_;
     row.bytes_total = workload_->bytes_total();
-    row.checked = options_.check;
+    row.checked = checks();
     row.iterations = warm_up();
     const auto choice = choose();
-    if (options_.check) row.wrong_bytes += check();
+    if (checks()) row.wrong_bytes += check();
     std::vector<double> samples = measure(row);
     row.algorithm = choice.algorithm;
     // Barriers may have spread meanwhile that the rails are fast, or are not.
@@ -64,17 +64,22 @@ class CollectiveRow {
     row.leaders = choice.leaders;
     row.time_us = join_statistics(communicator_, samples);
     if (options_.overlap) row.overlap = overlapped(row.iterations, row.time_us.p50);
-    if (options_.check) row.wrong_bytes += check();
+    if (checks()) row.wrong_bytes += check();
     // nccl-tests: algorithm bandwidth is the call's size over time.
     row.algbw_GBps = static_cast<double>(row.bytes_total) / row.time_us.avg / 1000;
     row.busbw_GBps = row.algbw_GBps * workload_->bus_factor();
-    if (!options_.rail_rates_mbit.empty() && context.nodes > 1) {
-      row.rail_limit_percent = percent_of_limit(row.time_us.p50);
+    if (!options_.rail_rates_mbit.empty() && context.nodes > 1 && row.bytes_total > 0) {
+      // Ranks that only send, or that receive first, are done long before the call is.
+      const bool is_alike = options_.what == "allgather";
+      row.rail_limit_percent =
+          percent_of_limit(is_alike ? row.time_us.p50 : row.time_us.p50_slowest_rank);
     }
     return row;
   }
 
  private:
+  bool checks() const { return options_.check && workload_->can_be_checked(); }
+
   static CallOptions call_options(const BenchOptions& options, const std::string& algorithm) {
     CallOptions call;
     call.algorithm = algorithm == "auto" ? "" : algorithm;

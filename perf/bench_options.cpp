@@ -38,10 +38,10 @@ std::vector<std::string> algorithms_named(const std::string& text, const std::st
 
 void add_what(CLI::App& app, BenchOptions& options) {
   auto what = diagnostics::collectives();
-  what.insert(what.end(), {"put", "tune", "fit"});
+  what.insert(what.end(), {"barrier", "put", "tune", "fit"});
   app.add_option("what", options.what,
-                 "a collective, put (one pair: latency and bandwidth), tune (every algorithm, "
-                 "for a tuning file), or fit (the cost model)")
+                 "a collective, barrier, put (one pair: latency and bandwidth), tune (every "
+                 "algorithm, for a tuning file), or fit (the cost model)")
       ->check(CLI::IsMember(what));
   app.add_option("file", options.tuning_file, "tune: the file to write");
   app.add_option("--model", options.model_file,
@@ -70,6 +70,9 @@ void check_what(const BenchOptions& options) {
     throw CLI::ValidationError(
         "tune measures calls by every algorithm: it takes neither "
         "--algorithm nor --overlap");
+  }
+  if (options.what == "barrier" && options.algorithms != std::vector<std::string>{"auto"}) {
+    throw CLI::ValidationError("--algorithm", "barriers have one algorithm; leave it out");
   }
   if (options.skew_ns && (tunes || options.what == "put" || options.what == "fit")) {
     throw CLI::ValidationError("--skew",
@@ -215,6 +218,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   try {
     app.parse(argc, argv);
     options.sizes = parse_sizes(sizes, factor);
+    if (options.what == "barrier") options.sizes = {0};
     options.algorithms = algorithms_named(algorithms, options.what);
     check_what(options);
   } catch (const CLI::ParseError& error) {

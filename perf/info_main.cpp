@@ -13,6 +13,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
+#include "perf/info_counters.hpp"
 #include "perf/info_leaders.hpp"
 #include "perf/info_simulate.hpp"
 #include "perf/info_switches.hpp"
@@ -36,6 +37,7 @@ struct InfoOptions {
   double startup_us = 20;
   double rate_mbit = 1000;
   std::string model_file;
+  CountersQuestion counters;
   LeaderQuestion leadership;
   SimulationQuestion simulation;
 };
@@ -222,6 +224,7 @@ void add_explain(CLI::App& app, InfoOptions& info) {
 }
 
 int run(InfoOptions info, bool explains) {
+  if (info.counters.asked) return show_counters(info.counters);
   if (info.simulation.asked) return show_simulation(info.simulation);
   Options options = Options::from_environment();
   if (info.leadership.asked) return show_leaders(info.leadership, std::move(options));
@@ -257,6 +260,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Shows rails, nodes, settings and algorithms of Allrail.", "allrail-info"};
   allrail::perf::InfoOptions info;
   allrail::perf::add_explain(app, info);
+  allrail::perf::add_counters(app, info.counters);
   allrail::perf::add_leaders(app, info.leadership);
   allrail::perf::add_simulate(app, info.simulation);
   CLI11_PARSE(app, argc, argv);

@@ -47,6 +47,11 @@ std::string wrong_text(const Row& row) {
   return row.checked ? fmt::format("{}", row.wrong_bytes) : std::string("-");
 }
 
+const char* checked_text(const BenchOptions& options) {
+  if (options.what == "barrier") return "no bytes to check";
+  return options.check ? "every byte checked" : "not checked";
+}
+
 nlohmann::json to_json(const Row& row, const Context& context) {
   nlohmann::json limit;
   if (row.rail_limit_percent >= 0) limit = row.rail_limit_percent;
@@ -88,7 +93,7 @@ void print_memory(const Context& context) {
 void print_header(const Context& context, const BenchOptions& options) {
   fmt::print("# allrail-bench {}: {} ranks on {} nodes, {} rails, {}, {}\n", options.what,
              context.ranks, context.nodes, context.rails, mode_name(context.mode),
-             options.check ? "every byte checked" : "not checked");
+             checked_text(options));
   print_memory(context);
   fmt::print(
       "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>6}\n",
@@ -120,7 +125,7 @@ void print_overlap_header(const Context& context, const BenchOptions& options) {
   fmt::print(
       "# allrail-bench {} --overlap: {} ranks on {} nodes, {} rails, {} tests per call, {}\n",
       options.what, context.ranks, context.nodes, context.rails, options.overlap_tests,
-      options.check ? "every byte checked" : "not checked");
+      checked_text(options));
   print_memory(context);
   fmt::print("{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>8} {:>6}\n", "bytes", "total",
              "algorithm", "k", "l", "call us", "compute us", "both us", "overlap", "wrong");
@@ -142,8 +147,7 @@ void print_skew_header(const Context& context, const BenchOptions& options) {
       "{}\n"
       "# min to max: from the arrival of the last rank to the end of the last rank\n",
       options.what, context.ranks, context.nodes, context.rails,
-      static_cast<double>(*options.skew_ns) * 1e-3, options.skew_seed,
-      options.check ? "every byte checked" : "not checked");
+      static_cast<double>(*options.skew_ns) * 1e-3, options.skew_seed, checked_text(options));
   print_memory(context);
   fmt::print(
       "{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>6}\n",

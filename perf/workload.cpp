@@ -218,10 +218,28 @@ class Alltoall final : public TwoBuffers {
   Bytes source() const { return options_.in_place ? receive_ : send_; }
 };
 
+class Barrier final : public Workload {
+ public:
+  explicit Barrier(Communicator& communicator) : communicator_(communicator) {}
+
+  void call() override { communicator_.barrier(); }
+  Plan plan() override { return communicator_.plan_barrier(); }
+  void prepare(std::uint64_t /*seed*/) override {}
+  std::uint64_t wrong(std::uint64_t /*seed*/) override { return 0; }
+  std::uint64_t bytes_total() const override { return 0; }
+  double bus_factor() const override { return 0; }
+  std::uint64_t rail_bytes() const override { return 0; }
+  bool can_be_checked() const override { return false; }
+
+ private:
+  Communicator& communicator_;
+};
+
 }  // namespace
 
 std::unique_ptr<Workload> make_workload(Communicator& communicator, const BenchOptions& options,
                                         std::uint64_t bytes, const CallOptions& call) {
+  if (options.what == "barrier") return std::make_unique<Barrier>(communicator);
   if (options.what == "gather") {
     return std::make_unique<Gather>(communicator, options, bytes, call);
   }

@@ -1,4 +1,4 @@
-"""The goals for allgather beside its peers, and whether measurements reach them. Pure."""
+"""The goals beside the peers, and whether measurements reach them. Pure."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ class GoalRow:
     title: str
     settings: tuple[str, ...]
     library: str
-    goals: tuple[Goal, ...]  # one for each of SIZE_RANGES
+    goals: tuple[Goal | None, ...]  # one for each of SIZE_RANGES; None: none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +83,40 @@ GOALS = (
     ),
 )
 
+# Of the other collectives: beside the peers back to back, and large ones by the rail limit too.
+_NO_SLOWER = (Goal(1.0, "streaming"),) * 3
+_OTHERS = (
+    ("four hosts x 1, unshaped", ("hosts-x1",), False),
+    ("four hosts x 2, unshaped", ("hosts-x2",), False),
+    ("four hosts x 1 and x 2, 2 x 500 Mbit/s", ("shaped-x1", "shaped-x2"), True),
+    (
+        "four hosts x 1 and x 2, 500 + 250 Mbit/s, rates not told",
+        ("unequal-x1", "unequal-x2"),
+        True,
+    ),
+)
+
+
+def _goals_with_limit(share: float) -> tuple[GoalRow, ...]:
+    of_limit = (None, None, Goal(share, of_limit=True))
+    beside = [GoalRow(title, names, "allrail", _NO_SLOWER) for title, names, _ in _OTHERS]
+    limited = [
+        GoalRow(f"{title}, slowest rank", names, "allrail", of_limit)
+        for title, names, is_shaped in _OTHERS
+        if is_shaped
+    ]
+    return (*beside, *limited)
+
+
+GOALS_OF = {
+    "allgather": GOALS,
+    "gather": _goals_with_limit(0.94),
+    "scatter": _goals_with_limit(0.94),
+    "broadcast": _goals_with_limit(0.85),
+    "alltoall": _goals_with_limit(0.90),
+    "barrier": (),
+}
+
 
 def measured_figure(samples: Samples, goal: Goal, setting: str, library: str, size: int):
     where = SETTINGS[setting]
@@ -112,16 +146,17 @@ def judge(samples: Samples, row: GoalRow, goal: Goal, low: int, high: int) -> Ou
     return Outcome(goal, reached, figure, size, setting, tuple(missing))
 
 
-def judge_all(samples: Samples) -> list[tuple[GoalRow, list[Outcome]]]:
+def judge_all(samples: Samples) -> list[tuple[GoalRow, list[Outcome | None]]]:
+    """None where a range has no goal."""
     return [
         (
             row,
             [
-                judge(samples, row, goal, low, high)
+                goal and judge(samples, row, goal, low, high)
                 for goal, (_, low, high) in zip(row.goals, SIZE_RANGES)
             ],
         )
-        for row in GOALS
+        for row in GOALS_OF[samples.collective]
     ]
 
 
@@ -140,4 +175,5 @@ def summarize_goals(samples: Samples) -> list[dict]:
         }
         for row, outcomes in judge_all(samples)
         for outcome, (name, _, _) in zip(outcomes, SIZE_RANGES)
+        if outcome
     ]

@@ -69,6 +69,11 @@ static void run_alltoall(const Call* call) {
                MPI_COMM_WORLD);
 }
 
+static void run_barrier(const Call* call) {
+  (void)call;
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static int rank_of_same_number(const Call* call, int block) {
   (void)call;
   return block;
@@ -96,6 +101,7 @@ static const Collective kCollectives[] = {
     {"broadcast", one_at_root, one_elsewhere, run_broadcast, the_root, its_only_one},
     {"alltoall", block_of_each_rank, block_of_each_rank, run_alltoall, rank_of_same_number,
      the_one_for_me},
+    {"barrier", one_block, one_block, run_barrier, the_root, its_only_one},  // of 0 bytes
 };
 
 static double now_us(void) {

@@ -2,7 +2,7 @@
 
 import shlex
 
-from .goals import Outcome, judge_all
+from .goals import GOALS_OF, Outcome, judge_all
 from .results import MEAN, SLOWEST, Samples, Spread
 from .settings import (
     MEMORY_OF,
@@ -52,7 +52,9 @@ def format_row(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def format_outcome(outcome: Outcome) -> str:
+def format_outcome(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "-"
     if outcome.worst is None:
         return f"{outcome.goal.text()}: not measured"
     figure = (
@@ -77,7 +79,7 @@ def goal_table(samples: Samples) -> list[str]:
         "| --- |" + " --- |" * len(SIZE_RANGES),
     ]
     lines += [format_row([row.title, *map(format_outcome, cells)]) for row, cells in rows]
-    every = [outcome.reached for _, cells in rows for outcome in cells]
+    every = [outcome.reached for _, cells in rows for outcome in cells if outcome]
     lines += [
         "",
         f"{every.count(True)} reached, {every.count(False)} not reached, "
@@ -160,7 +162,7 @@ def write_report(document: dict) -> str:
     lines += context_lines(context, document["failed"])
     for text in HOW_TO_READ:
         lines.append(f"- {text}")
-    if context["collective"] == "allgather":
+    if GOALS_OF[context["collective"]]:
         lines += ["", *goal_table(samples)]
     lines += ["", "## Every setting"]
     for setting in SETTINGS.values():

@@ -91,7 +91,8 @@ def judge_launch(folder: pathlib.Path, number: int, launch: Launch, code: int):
     rows = read_rows(folder, number, launch)
     if [row["bytes_per_rank"] for row in rows] != launch.sizes:
         return [], "did not report every size"
-    wrong = [row for row in rows if row["wrong_bytes"] != 0]
+    # None: there was nothing to check.
+    wrong = [row for row in rows if row["wrong_bytes"] not in (0, None)]
     return (rows, None) if not wrong else ([], "delivered wrong bytes")
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 # What both measuring programs know; the first is measured unless --collective names another.
-COLLECTIVES = ("allgather", "gather", "scatter", "broadcast", "alltoall")
+COLLECTIVES = ("allgather", "gather", "scatter", "broadcast", "alltoall", "barrier")
 MODES = ("isolated", "streaming")
 DEFAULT_SIZES = "8,64,256,1K,4K,16K,64K,256K,1M"
 SIZE_RANGES = (("8 B - 1 KiB", 1, 1 << 10), ("4 - 64 KiB", 4 << 10, 64 << 10)) + (
@@ -125,9 +125,10 @@ def rail_limit_us(setting: Setting, size: int, collective: str = "allgather") ->
     """What the node must send or receive that has most of it, over its rails.
 
     Blocks of all ranks on the other nodes: of an allgather on every node, of a gather or scatter at
-    the root, of an alltoall for each rank of the node; of a broadcast only the data.
+    the root, of an alltoall for each rank of the node; of a broadcast only the data. A barrier has
+    none.
     """
-    if setting.rates is None:
+    if setting.rates is None or collective == "barrier":
         return None
     blocks = (setting.hosts - 1) * setting.per_host
     if collective == "alltoall":

@@ -91,6 +91,25 @@ def test_wrong_options_with_rank_0_late():
     expect("rank 0 " in result.err, "the launcher does not name who said it", result)
 
 
+def test_barrier():
+    """One row without bytes, of calls and of plans."""
+    for words in ((), ("--mode", "streaming"), ("--overlap",), ("--skew", "1ms")):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "results.json")
+            words = ("barrier", "--iterations", "20", "--json", file, *words)
+            settings = environment(ALLRAIL_RAILS="127.0.0.1,127.0.0.2")
+            result = job(3, *words, options=["--nodes", "2+1"], limit=100, env=settings)
+            expect(result.code == 0, str(words), result)
+            with open(file, encoding="utf-8") as stream:
+                (row,) = json.load(stream)["results"]
+        what = (row["collective"], row["algorithm"], row["bytes_per_rank"], row["wrong_bytes"])
+        expect(what == ("barrier", "smp-dissemination", 0, None), str(row), result)
+        expect(row["time_us"]["p50"] > 0 and "no bytes to check" in result.out, str(row), result)
+    result = job(2, "barrier", "--algorithm", "ring", limit=60, env=environment())
+    expect(result.code not in (0, None), "an algorithm of a barrier is taken", result)
+    expect("--algorithm" in result.err + result.out, "it does not name what is wrong", result)
+
+
 def test_no_overlap():
     result, document = bench(2, "2", "--sizes", "8,64K", "--iterations", "3")
     expect([row["overlap"] for row in document["results"]] == [None, None], "overlap", result)

@@ -160,6 +160,36 @@ class Goals(unittest.TestCase):
         self.assertEqual(outcome.setting, "shaped-x2")
         self.assertIs(outcome_of(samples, self.SHAPED, 0).reached, False)
 
+    def test_other_collectives_have_goals_of_their_own(self):
+        times = []
+        for size in (size for size in ALL_SIZES if size >= 256 << 10):
+            for name in ("shaped-x1", "shaped-x2"):
+                limit = settings.rail_limit_us(settings.SETTINGS[name], size, "broadcast")
+                for mode, share in (("isolated", 0.84), ("streaming", 0.9)):
+                    times += sample("allrail", [1], size, name, mode, slowest=limit / share)
+                    times += sample("mpich", [0.9], size, name, mode)
+        rows = {row.title: cells for row, cells in goals.judge_all(Samples(times, "broadcast"))}
+        self.assertEqual(len(rows), 6)
+        limit = rows[f"{self.SHAPED}, slowest rank"]
+        self.assertEqual(limit[:2], [None, None])
+        self.assertIs(limit[2].reached, False)
+        self.assertAlmostEqual(limit[2].worst, 0.84)
+        beside = rows[self.SHAPED][2]
+        self.assertEqual((beside.reached, beside.goal.mode), (False, "streaming"))
+        self.assertAlmostEqual(beside.worst, 0.9)
+        self.assertEqual(len(goals.summarize_goals(Samples(times, "broadcast"))), 4 * 3 + 2)
+        gather = [row.goals[2].least for row, _ in goals.judge_all(Samples([], "gather"))]
+        self.assertEqual(gather, [1.0] * 4 + [0.94] * 2)
+
+    def test_a_barrier_has_neither_goals_nor_a_limit(self):
+        self.assertEqual(goals.judge_all(Samples([], "barrier")), [])
+        self.assertIsNone(settings.rail_limit_us(SHAPED_X1, 0, "barrier"))
+        times = sample("allrail", [2], 0) + sample("mpich", [3], 0)
+        text = document(times)
+        text["context"]["collective"] = "barrier"
+        self.assertIn("| 0 B | 2 (2 - 2); 2 |", report.write_report(text))
+        self.assertNotIn("Against the goals", report.write_report(text))
+
     def test_goals_for_the_json_file(self):
         rows = goals.summarize_goals(Samples(self.small(8, 1.6)))
         self.assertEqual(len(rows), 3 * len(goals.GOALS))
