@@ -1,8 +1,8 @@
 // The fabric: notified puts over every rail of this process.
 //
-// A put is cut into chunks at offsets that both sides can compute; rails pull chunks when they have
-// room; the receiver keeps one bit per chunk; what a failed rail did not deliver goes back into the
-// queue after a fence. See docs/architecture.md for the rules. Single-threaded: the caller makes
+// The sender cuts a put into chunks; rails pull chunks when they have room; the receiver counts
+// bytes and keeps one bit per chunk; what a failed rail did not deliver goes back into the queue
+// after a fence. See docs/architecture.md for the rules. Single-threaded: the caller makes
 // sure that one thread at a time is inside.
 #pragma once
 

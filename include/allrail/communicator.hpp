@@ -201,9 +201,10 @@ class ALLRAIL_API Communicator {
 
   /// Every rank has a block for every rank: block s of `send` goes to rank s, and block r of `recv`
   /// comes from rank r. Both hold size() blocks of one length, the same everywhere. In place: both
-  /// are the same buffer, of which blocks of 1 MiB and more are copied before; any other overlap is
-  /// an error. Collective; blocks. Throws as allgather() does. Methods: Qian and Afsahi 2008; see
-  /// docs/algorithms.md.
+  /// are the same buffer. It is copied before where blocks go straight to their peers, as they may
+  /// on several nodes from 512 KiB on, from 256 KiB where a node has several ranks. Any other
+  /// overlap is an error. Collective; blocks. Throws as allgather() does. Methods: Qian and Afsahi
+  /// 2008; see docs/algorithms.md.
   template <class Send, class Receive>
   void alltoall(const Send& send, Receive&& recv, const CallOptions& options = {}) {
     call(alltoall_call(send, recv), options);

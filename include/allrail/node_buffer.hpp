@@ -22,6 +22,10 @@ namespace allrail {
 /// own, such as barrier(). That holds for a rank that sends in place, too: it may write its next
 /// block once the others have read the last one.
 ///
+/// After an error of such a call the bytes may still change for a moment, until the leader and the
+/// other ranks of the node have had the error, too: it is the leader to whom other nodes send, and
+/// a rank that does not know yet may be copying its block.
+///
 /// All ranks of a node name the same NodeBuffer at the same offset (and the same displacements) in
 /// a call, and either all ranks of the job receive into NodeBuffers or none does; a difference is a
 /// Mismatch on every rank. Ranks of different nodes may name different ones. What is sent may lie
