@@ -200,10 +200,8 @@ coll::Buffers World::plain_buffers(const CollectiveCall& call) {
 /// Peers put straight into the receive buffer while this rank still sends: where both buffers are
 /// the same, it sends from a copy.
 bool World::must_copy(const coll::CallPlan& plan, const coll::Buffers& buffers) {
-  const coll::Operation operation = plan.description().operation;
-  const bool is_alltoall =
-      operation == coll::Operation::Alltoall || operation == coll::Operation::Alltoallv;
-  return is_alltoall && plan.zero_copy() && buffers.send == buffers.receive;
+  return plan.zero_copy() && plan.description().operation == coll::Operation::Alltoall &&
+         buffers.send == buffers.receive;
 }
 
 /// What the call sends from then: empty where that is its own buffer.
@@ -221,9 +219,7 @@ void World::call(const CollectiveCall& call, const CallOptions& options) {
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
     // Counts differ from call to call as a rule, so the plan is not kept.
     const auto plan = make_alltoallv_plan(call, options);
-    coll::Buffers buffers = plain_buffers(call);
-    const std::vector<std::byte> copy = copy_if_needed(*plan, buffers);
-    run(*plan, buffers, options);
+    run(*plan, plain_buffers(call), options);
     return;
   }
   Ready found = ready(call, options);
@@ -235,13 +231,11 @@ void World::call(const CollectiveCall& call, const CallOptions& options) {
 std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOptions& options) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
-  std::shared_ptr<UserPlan> plan;
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
-    plan = make_user_plan(make_alltoallv_plan(call, options), plain_buffers(call), options);
-  } else {
-    const Ready found = ready(call, options);
-    plan = make_user_plan(found.key, found.buffers, options);
+    return make_user_plan(make_alltoallv_plan(call, options), plain_buffers(call), options);
   }
+  const Ready found = ready(call, options);
+  auto plan = make_user_plan(found.key, found.buffers, options);
   // Each start fills it anew.
   plan->sent_copy = copy_if_needed(*plan->plan, plan->run.buffers);
   for (const auto& other : plan->at_pace) {
