@@ -16,23 +16,40 @@
 namespace allrail::shm {
 namespace {
 
-constexpr int kStartTimeField = 22;  // of /proc/PID/stat, counted from 1; see proc(5)
+/// Of /proc/PID/stat, whose fields proc(5) counts from 1.
+struct Status {
+  char state = '?';
+  std::uint64_t flags = 0;
+  std::uint64_t threads = 0;
+  std::uint64_t start_time = 0;  // 0: it could not be read
+};
+constexpr int kStateField = 3;
+constexpr int kFlagsField = 9;
+constexpr int kThreadsField = 20;
+constexpr int kStartTimeField = 22;
+constexpr std::uint64_t kExiting = 4;  // the kernel's PF_EXITING
 
-std::uint64_t start_time_of(std::int64_t pid) noexcept {
+Status status_of(std::int64_t pid) noexcept {
   char path[64];
   std::snprintf(path, sizeof(path), "/proc/%lld/stat", static_cast<long long>(pid));
   const base::UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
-  if (!file) return 0;
+  if (!file) return {};
   char text[1024];
   const ssize_t bytes = ::read(file.get(), text, sizeof(text) - 1);
-  if (bytes <= 0) return 0;
+  if (bytes <= 0) return {};
   text[bytes] = '\0';
+  Status status;
   // The second field is the program's name in parentheses and may hold spaces and parentheses.
   const char* at = std::strrchr(text, ')');
-  for (int field = 2; at != nullptr && field < kStartTimeField; ++field) {
+  for (int field = kStateField; at != nullptr && field <= kStartTimeField; ++field) {
     at = std::strchr(at + 1, ' ');
+    if (at == nullptr) break;
+    if (field == kStateField) status.state = at[1];
+    if (field == kFlagsField) status.flags = std::strtoull(at + 1, nullptr, 10);
+    if (field == kThreadsField) status.threads = std::strtoull(at + 1, nullptr, 10);
+    if (field == kStartTimeField) status.start_time = std::strtoull(at + 1, nullptr, 10);
   }
-  return at == nullptr ? 0 : std::strtoull(at + 1, nullptr, 10);
+  return status;
 }
 
 std::uint64_t this_pid_namespace() noexcept {
@@ -43,7 +60,7 @@ std::uint64_t this_pid_namespace() noexcept {
 }  // namespace
 
 ProcessIdentity this_process() noexcept {
-  return {::getpid(), start_time_of(::getpid()), this_pid_namespace()};
+  return {::getpid(), status_of(::getpid()).start_time, this_pid_namespace()};
 }
 
 Life life_of(const ProcessIdentity& identity) noexcept {
@@ -51,10 +68,17 @@ Life life_of(const ProcessIdentity& identity) noexcept {
     return Life::Unknown;
   }
   if (identity.pid_namespace != this_pid_namespace()) return Life::Unknown;
-  if (::kill(static_cast<pid_t>(identity.pid), 0) != 0 && errno == ESRCH) return Life::Dead;
-  const std::uint64_t start_time = start_time_of(identity.pid);
-  if (start_time == 0) return Life::Unknown;
-  return start_time == identity.start_time ? Life::Alive : Life::Dead;
+  const Status status = status_of(identity.pid);
+  if (status.start_time == 0) {
+    const bool is_gone = ::kill(static_cast<pid_t>(identity.pid), 0) != 0 && errno == ESRCH;
+    return is_gone ? Life::Dead : Life::Unknown;
+  }
+  if (status.start_time != identity.start_time) return Life::Dead;
+  // Who is to wait for it may never do so: the first process of a container often does not.
+  if (status.state == 'Z' || status.state == 'X') {
+    return status.threads > 1 ? Life::Ending : Life::Dead;
+  }
+  return (status.flags & kExiting) != 0 ? Life::Ending : Life::Alive;
 }
 
 }  // namespace allrail::shm

@@ -14,7 +14,9 @@ struct ProcessIdentity {
 
 ProcessIdentity this_process() noexcept;
 
-enum class Life { Alive, Dead, Unknown };
+/// Ending: the main thread has ended or is about to, and others have not. Dead does not ask whether
+/// somebody has waited for the process.
+enum class Life { Alive, Ending, Dead, Unknown };
 /// Unknown for a process of another pid namespace, or an identity that was never filled in.
 Life life_of(const ProcessIdentity& identity) noexcept;
 

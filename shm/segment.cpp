@@ -14,6 +14,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 #include "shm/header.hpp"
+#include "shm/leftovers.hpp"
 #include "shm/shared_file.hpp"
 #include "shm/wait.hpp"
 
@@ -224,6 +225,13 @@ AbortRecord NodeSegment::abort_record() const {
   }
   const std::size_t bytes = std::min<std::size_t>(header.abort_bytes, kMaxAbortText);
   return {header.abort_code, header.abort_peer, std::string(header.abort_text, bytes)};
+}
+
+int remove_leftovers() noexcept {
+  return sweep_leftovers([](const char* name) {
+           base::log_info("removed the segment {} of a process that is dead", name);
+         })
+      .removed;
 }
 
 }  // namespace allrail::shm

@@ -1,12 +1,17 @@
 #include "shm/liveness.hpp"
 
+#include <chrono>
 #include <csignal>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/clock.hpp"
 #include "shm/process.hpp"
 
 namespace allrail::shm {
@@ -78,6 +83,51 @@ TEST(ProcessTest, identity_tells_life) {
   elsewhere.pid_namespace += 1;
   EXPECT_EQ(life_of(elsewhere), Life::Unknown);
   EXPECT_EQ(life_of({}), Life::Unknown);
+}
+
+/// Of a child that tells its identity and then does what it is given.
+template <class Work>
+std::pair<pid_t, ProcessIdentity> start_known(const Work& work) {
+  int ends[2];
+  if (::pipe(ends) != 0) return {-1, {}};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const ProcessIdentity identity = this_process();
+    if (::write(ends[1], &identity, sizeof identity) != sizeof identity) ::_exit(1);
+    work();
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  ProcessIdentity identity;
+  EXPECT_EQ(::read(ends[0], &identity, sizeof identity), static_cast<ssize_t>(sizeof identity));
+  ::close(ends[0]);
+  return {child, identity};
+}
+
+TEST(ProcessTest, is_dead_before_anybody_has_waited_for_it) {
+  const auto [child, identity] = start_known([] { ::raise(SIGKILL); });
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(life_of(identity), Life::Dead);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(life_of(identity), Life::Dead);
+}
+
+TEST(ProcessTest, is_not_dead_while_a_thread_outlives_the_main_one) {
+  const auto [child, identity] = start_known([] {
+    std::thread([] { ::pause(); }).detach();
+    ::syscall(SYS_exit, 0);  // of this thread only
+  });
+  const auto deadline = base::Deadline::after(std::chrono::seconds(10));
+  while (life_of(identity) == Life::Alive && !deadline.passed()) ::usleep(1000);
+  // Neither on the way nor for long afterwards.
+  for (int look = 0; look < 100; ++look) {
+    EXPECT_EQ(life_of(identity), Life::Ending);
+    ::usleep(100);
+  }
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(life_of(identity), Life::Dead);
 }
 
 }  // namespace

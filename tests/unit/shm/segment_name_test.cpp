@@ -4,6 +4,7 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -12,11 +13,14 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "include/allrail/error.hpp"
+#include "lib/base/clock.hpp"
 #include "shm/header.hpp"
+#include "shm/leftovers.hpp"
 #include "shm/segment.hpp"
 
 namespace allrail::shm {
@@ -194,6 +198,41 @@ TEST_F(SegmentNameTest, the_segment_of_a_killed_creator_is_removed) {
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   ASSERT_TRUE(std::filesystem::exists(path_of(name_)));
   EXPECT_GE(remove_leftovers(), 1);
+}
+
+TEST_F(SegmentNameTest, the_segment_of_a_creator_that_nobody_waits_for_is_removed) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const NodeSegment creator = NodeSegment::create(name_, layout_of());
+    ::raise(SIGKILL);
+    ::_exit(1);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(std::filesystem::exists(path_of(name_)));
+  EXPECT_GE(remove_leftovers(), 1);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+/// The launcher's janitor asks again then.
+TEST_F(SegmentNameTest, the_segment_of_an_ending_creator_stays_and_is_counted) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const NodeSegment creator = NodeSegment::create(name_, layout_of());
+    std::thread([] { ::pause(); }).detach();
+    ::syscall(SYS_exit, 0);  // of this thread only
+  }
+  const auto deadline = base::Deadline::after(std::chrono::seconds(10));
+  Sweep sweep;
+  while (sweep.ending == 0 && !deadline.passed()) {
+    sweep = sweep_leftovers(nullptr);
+    ::usleep(1000);
+  }
+  EXPECT_GE(sweep.ending, 1);
+  EXPECT_TRUE(std::filesystem::exists(path_of(name_)));
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_GE(sweep_leftovers(nullptr).removed, 1);
 }
 
 TEST_F(SegmentNameTest, the_segment_of_a_living_creator_stays) {
