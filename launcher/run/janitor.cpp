@@ -18,12 +18,16 @@
 
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
+#include "shm/leftovers.hpp"
 
 namespace allrail::launcher::run {
 namespace {
 
 // The kernel cuts names at 15 characters.
 constexpr const char* kJanitorName = "allrail-janitor";
+// So long a process may take that was killed and gives back its memory. The launcher, if it lives,
+// does not wait for all of it.
+constexpr std::chrono::seconds kEndGrace{10};
 
 /// What can be read of it: a process may end while its files in /proc are, which a stream would
 /// throw for.
@@ -67,18 +71,32 @@ int kill_strays(const std::string& job) {
   return killed;
 }
 
-void clean(const std::set<pid_t>& groups, const std::string& directory, const std::string& job) {
-  for (const pid_t group : groups) kill(-group, SIGKILL);
-  // Again until none is found: a process may have forked while the list was read.
-  for (int round = 0; round < 100 && kill_strays(job) > 0; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
+void remove_directory(const std::string& directory) {
   for (int round = 0; round < 100; ++round) {
     std::error_code error;
     std::filesystem::remove_all(directory, error);
     if (!error) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+/// What nobody else of this job can take away any more. Names do not say which job they are of, and
+/// need not: a name whose creator is dead is of no use to any.
+void remove_names() {
+  const auto deadline = base::Deadline::after(kEndGrace);
+  while (shm::sweep_leftovers(nullptr).ending > 0 && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+void clean(const std::set<pid_t>& groups, const std::string& directory, const std::string& job) {
+  for (const pid_t group : groups) kill(-group, SIGKILL);
+  // Again until none is found: a process may have forked while the list was read.
+  for (int round = 0; round < 100 && kill_strays(job) > 0; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  remove_directory(directory);
+  remove_names();
 }
 
 [[noreturn]] void run(int pipe_fd, const std::string& directory, const std::string& job) {

@@ -1,7 +1,8 @@
 // A small process that outlives the launcher and cleans up after it, however the launcher ends:
-// it kills what is left of the ranks and removes the session directory. It waits for the end of a
-// pipe, so even SIGKILL of the launcher wakes it. On an ordinary end the launcher waits for it,
-// so there is one way of cleaning, and every run exercises it.
+// it kills what is left of the ranks, and removes the session directory and the names in /dev/shm
+// that ranks were killed with. It waits for the end of a pipe, so even SIGKILL of the launcher
+// wakes it. On an ordinary end the launcher waits for it, so there is one way of cleaning, and
+// every run exercises it.
 #pragma once
 
 #include <string>

@@ -38,7 +38,7 @@ LAYERS = {
     "coll/schedule": [],
     **{f"coll/{name}": ["coll/schedule"] for name in COLLECTIVES},
     "coll": ABOVE_COLL + ["coll"],
-    "launcher": ["include/allrail", "lib/base"],
+    "launcher": ["include/allrail", "lib/base", "shm/leftovers.hpp"],
     "lib": ABOVE_COLL + ["coll", "launcher", "lib"],
     "perf": [
         "include/allrail",

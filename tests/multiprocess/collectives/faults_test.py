@@ -1,5 +1,6 @@
 """Ranks that die, stop, come late or leave; strangers; timeouts."""
 
+import contextlib
 import glob
 import os
 import random
@@ -251,26 +252,63 @@ def test_kill_ends_the_job():
         check_clean()
 
 
+def names(most_bytes):
+    """What ranks of this user have named in /dev/shm, up to a size."""
+    found = set()
+    for path in glob.glob("/dev/shm/allrail-%d-*" % os.geteuid()):
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(path).st_size <= most_bytes:
+                found.add(path)
+    return found
+
+
+def start_with_a_name(*words, late="1", most_bytes=1 << 40, **others):
+    """A job in which a name exists for a second, because a rank comes late to it. Memory of a small
+    Buffer is smaller than a node segment, and the second that a rank comes to."""
+    before = names(most_bytes)
+    env = {"PROBE_LATE_AT_OPEN": late}
+    words = ("bytes=64", "seconds=30", *words)
+    process = start_job(5, "2", "loop", *words, options=(), env=env, **others)
+    wait_until(lambda: names(most_bytes) - before, "a name in /dev/shm")
+    return process
+
+
+def ranks_of_test():
+    return [pid for pid, line in marked_processes() if line.startswith(PROBE)]
+
+
 def test_kill_in_start():
-    """A rank that dies while the job starts: the launcher ends it, whatever was under way."""
+    """A rank that dies while the job starts: the launcher ends it, whatever was under way, and
+    nothing is left, with no other job behind it."""
     for seed in seeds(8, 60):
         chance = random.Random(seed)
         began = time.monotonic()
-        process = start_job(5, "2", "loop", "bytes=64", "seconds=30", options=())
-        wait_until(
-            lambda: sum(line.startswith(PROBE) for _, line in marked_processes()) >= 5,
-            "5 processes",
-        )
-        time.sleep(chance.uniform(0, 0.15))
-        pids = [pid for pid, line in marked_processes() if line.startswith(PROBE)]
-        os.kill(chance.choice(pids), signal.SIGKILL)
+        if seed % 2:
+            process = start_with_a_name()
+        else:
+            process = start_job(5, "2", "loop", "bytes=64", "seconds=30", options=())
+            wait_until(lambda: len(ranks_of_test()) >= 5, "5 processes")
+            time.sleep(chance.uniform(0, 0.15))
+        os.kill(chance.choice(ranks_of_test()), signal.SIGKILL)
         result = end_job(process, began, 25)
         expect(result.code == 137, "seed %d" % seed, result)
-        wait_until(lambda: not marked_processes(), "no process left: %s" % marked_processes(), 3)
-    # A segment whose creator was killed before all had attached keeps its name until the next job
-    # of this user: then nothing is left.
-    result = job(5, "2", "loop", "bytes=64", "seconds=0.1")
-    expect(result.code == 0, "the next job", result)
+        check_clean()
+
+
+def test_kill_launcher_in_start():
+    """Only the launcher's janitor lives on to take names away, whoever has made them."""
+    in_a_shell = ("sh", "-c", '"$@"; exit $?', "sh")  # the maker is a child of what was started
+    for what, words, others in (
+        ("a node segment", (), {}),
+        ("a node segment, ranks in shells", (), {"wrapper": in_a_shell}),
+        ("memory of a Buffer", ("memory=buffer",), {"late": "1:2", "most_bytes": 1 << 19}),
+    ):
+        began = time.monotonic()
+        process = start_with_a_name(*words, **others)
+        process.kill()
+        end_job(process, began, 25)
+        print("killed with a name of", what)
+        check_clean()
 
 
 # ---- a rank is slow ----

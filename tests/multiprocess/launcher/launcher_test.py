@@ -37,6 +37,10 @@ from harness import (
     wait_for_ranks,
     wait_until,
 )
+from janitor_cases import (  # noqa: F401, looked up by name
+    test_janitor_awaits_who_is_ending,
+    test_janitor_leaves_names_of_the_living,
+)
 from server_cases import (  # noqa: F401, looked up by name
     test_server_answers_at_once,
     test_server_killed,
