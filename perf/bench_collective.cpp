@@ -10,13 +10,13 @@
 #include <vector>
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include "lib/base/clock.hpp"
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/arrivals.hpp"
 #include "perf/computation.hpp"
+#include "perf/progress.hpp"
 #include "perf/workload.hpp"
 
 namespace allrail::perf {
@@ -36,9 +36,10 @@ diagnostics::ResultMemory result_memory(Memory kind) {
 class CollectiveRow {
  public:
   CollectiveRow(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
-                const std::string& algorithm)
+                const std::string& algorithm, Progress& progress)
       : communicator_(communicator),
         options_(options),
+        progress_(progress),
         bytes_(bytes),
         call_(call_options(options, algorithm)),
         workload_(make_workload(communicator, options, bytes, call_)) {
@@ -182,6 +183,7 @@ class CollectiveRow {
       samples.push_back(us_between(arrival, end));
       times.arrivals_us.push_back(us_between(begin, arrival));
       times.ends_us.push_back(us_between(begin, end));
+      progress_.calls(i + 1, row.iterations);
     }
     row.skew = join_arrivals(communicator_, std::move(times));
     row.skew->most_us = us_between(0, *options_.skew_ns);
@@ -199,6 +201,7 @@ class CollectiveRow {
       const std::int64_t begin = base::now_ns();
       work();
       samples.push_back(static_cast<double>(base::now_ns() - begin) * 1e-3);
+      progress_.calls(i + 1, iterations);
     }
     return samples;
   }
@@ -213,6 +216,7 @@ class CollectiveRow {
       for (int i = 0; i < per_batch; ++i) call();
       communicator_.barrier();
       samples.push_back(static_cast<double>(base::now_ns() - begin) * 1e-3 / per_batch);
+      progress_.calls((batch + 1) * per_batch, iterations);
     }
     return samples;
   }
@@ -245,6 +249,7 @@ class CollectiveRow {
 
   Communicator& communicator_;
   const BenchOptions& options_;
+  Progress& progress_;
   std::uint64_t bytes_;
   const CallOptions call_;
   const std::unique_ptr<Workload> workload_;
@@ -258,8 +263,6 @@ class CollectiveRow {
 std::vector<Row> bench_collective(Communicator& communicator, const BenchOptions& options,
                                   const Context& context) {
   const bool speaks = communicator.rank() == 0;
-  const bool shows_progress = speaks && ::isatty(STDERR_FILENO) == 1;
-  const std::int64_t begin = base::now_ns();
   std::vector<Row> rows;
   const auto print_top = options.overlap   ? print_overlap_header
                          : options.skew_ns ? print_skew_header
@@ -268,14 +271,14 @@ std::vector<Row> bench_collective(Communicator& communicator, const BenchOptions
                      : options.skew_ns ? print_skew_row
                                        : print_row;
   if (speaks) print_top(context, options);
-  const std::size_t all = options.algorithms.size() * options.sizes.size();
+  Progress progress(speaks, options.algorithms.size() * options.sizes.size());
   for (const std::string& algorithm : options.algorithms) {
     for (const std::uint64_t bytes : options.sizes) {
-      if (shows_progress && base::now_ns() - begin > 2'000'000'000) {
-        fmt::print(stderr, "\r{} of {} rows done; now {} of {} bytes \r", rows.size(), all,
-                   algorithm, base::format_bytes(bytes));
-      }
-      rows.push_back(CollectiveRow(communicator, options, bytes, algorithm).run(context));
+      progress.begin_row(
+          fmt::format("{} of {} bytes by {}", options.what, base::format_bytes(bytes), algorithm));
+      CollectiveRow row(communicator, options, bytes, algorithm, progress);
+      rows.push_back(row.run(context));
+      progress.end_row();
       if (speaks) print(rows.back());
     }
   }

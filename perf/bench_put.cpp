@@ -13,6 +13,7 @@
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/fit_model.hpp"
+#include "perf/progress.hpp"
 
 namespace allrail::perf {
 namespace {
@@ -26,17 +27,20 @@ struct PutRow {
   int rail;
   std::uint64_t bytes;
   int iterations;
+  Progress& progress;
 
   /// Half of each round trip in microseconds, as the first rank sees it. perftest's ib_write_lat
   /// takes its figures so, and its "typical" one is the median.
   std::vector<double> half_round_trips_us(int rounds) {
-    std::vector<double> samples(static_cast<std::size_t>(rounds));
-    for (double& sample : samples) {
+    std::vector<double> samples;
+    samples.reserve(static_cast<std::size_t>(rounds));
+    for (int round = 0; round < rounds; ++round) {
       const std::int64_t begin = base::now_ns();
       if (first) pair.put(bytes, rail);
       pair.await(bytes);
       if (!first) pair.put(bytes, rail);
-      sample = static_cast<double>(base::now_ns() - begin) * 1e-3 / 2;
+      samples.push_back(static_cast<double>(base::now_ns() - begin) * 1e-3 / 2);
+      progress.calls(round + 1, rounds);
     }
     pair.flush();
     return samples;
@@ -64,6 +68,7 @@ struct PutRow {
     const std::vector<double> latency_us = half_round_trips_us(iterations);
     const double one_way = bandwidth_MBps(first, !first);
     const double both_ways = bandwidth_MBps(true, true);
+    progress.end_row();
     if (!first) return;
     const double average_us =
         std::reduce(latency_us.begin(), latency_us.end()) / static_cast<double>(iterations);
@@ -104,17 +109,21 @@ void bench_put(Communicator& communicator, const BenchOptions& options) {
       fmt::print("{:>9} {:<14} {:>12} {:>12} {:>14} {:>14}\n", "bytes", "rail", "latency us",
                  "average us", "one way MB/s", "both ways MB/s");
     }
+    std::vector<int> rails = pair.rails();
+    rails.push_back(-1);
+    Progress progress(first, options.sizes.size() * rails.size());
     for (const std::uint64_t size : options.sizes) {
       const std::uint64_t bytes = std::max<std::uint64_t>(size, 1);
       const int iterations =
           options.iterations > 0
               ? options.iterations
               : static_cast<int>(std::clamp<std::uint64_t>((64 << 20) / bytes, 32, 2000));
-      for (const int rail : pair.rails()) {
-        PutRow{pair, first, rail, bytes, iterations}.run(
-            job.rail_names[0][static_cast<std::size_t>(rail)]);
+      for (const int rail : rails) {
+        const std::string name =
+            rail < 0 ? "striped" : job.rail_names[0][static_cast<std::size_t>(rail)];
+        progress.begin_row(fmt::format("put of {} bytes, {}", base::format_bytes(bytes), name));
+        PutRow{pair, first, rail, bytes, iterations, progress}.run(name);
       }
-      PutRow{pair, first, -1, bytes, iterations}.run("striped");
     }
   }
   communicator.barrier();

@@ -65,11 +65,15 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 }  // namespace
 
 std::vector<std::string> common_environment(const std::string& nodes) {
+  // Of the launcher that this one is a rank of, if it is.
+  constexpr std::string_view kTerminal = "ALLRAIL_STDERR_IS_TERMINAL=";
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (!nodes.empty() && std::string_view(*entry).starts_with("ALLRAIL_NODES=")) continue;
+    if (std::string_view(*entry).starts_with(kTerminal)) continue;
     environment.emplace_back(*entry);
   }
+  if (isatty(STDERR_FILENO) == 1) environment.push_back(std::string(kTerminal) + "1");
   if (!nodes.empty()) environment.push_back("ALLRAIL_NODES=" + nodes);
   return environment;
 }

@@ -38,7 +38,7 @@ struct Child {
 enum class Input { Inherit, Pipe, Null };
 
 /// What every rank finds in its environment, beside what PMIx adds for each: the launcher's own,
-/// and `nodes` as ALLRAIL_NODES where that is not empty.
+/// `nodes` as ALLRAIL_NODES where that is not empty, and whether stderr is a terminal.
 std::vector<std::string> common_environment(const std::string& nodes);
 
 /// Starts one rank in a process group of its own that dies with the launcher.

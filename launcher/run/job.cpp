@@ -79,13 +79,14 @@ void Job::start_ranks(const std::string& path, const Inherited& inherited) {
   settings.signal_mask = inherited.signal_mask;
   settings.open_files = inherited.open_files;
   const std::vector<std::string> base = common_environment(options_.nodes);
+  const bool shows_progress = isatty(STDERR_FILENO) == 1;
   ranks_.reserve(static_cast<std::size_t>(options_.ranks));
   for (int rank = 0; rank < options_.ranks; ++rank) {
     Input input = Input::Null;
     if (rank == 0) input = input_is_terminal() ? Input::Pipe : Input::Inherit;
     const std::string tag = options_.tag_output ? fmt::format("[{}] ", rank) : "";
     ranks_.push_back({spawn(settings, rank, server_.environment_of(rank, base), input),
-                      {LineCutter(tag), LineCutter(tag)}});
+                      {LineCutter(tag, false), LineCutter(tag, shows_progress)}});
     ++running_;
   }
   terminal_ = TerminalInput(std::move(ranks_[0].child.input));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <utility>
 
 #include <poll.h>
 #include <sys/stat.h>
@@ -28,7 +29,16 @@ void Sink::add(std::string_view bytes) {
     pending_.clear();
     at_ = 0;
   }
+  // From its start to the end of the line.
+  if (std::exchange(shows_progress_, false)) pending_ += "\r\033[K";
   pending_ += bytes;
+}
+
+void Sink::add_progress(std::string_view tag, std::string_view text) {
+  add(tag);
+  add(text);
+  add("\r");
+  shows_progress_ = true;
 }
 
 void Sink::flush() {
@@ -69,21 +79,35 @@ void Sinks::message(std::string_view text) {
 
 void LineCutter::take(std::string_view bytes, Sink& sink) {
   while (!bytes.empty()) {
-    const std::size_t newline = bytes.find('\n');
-    if (newline == std::string_view::npos) {
+    const std::size_t end = find_end(bytes);
+    if (end == std::string_view::npos) {
       partial_ += bytes;
       if (partial_.size() >= kLongestLine) finish(sink);
       return;
     }
-    sink.add(tag_);
-    sink.add(partial_);
+    if (bytes[end] == '\r') {
+      partial_ += bytes.substr(0, end);
+      sink.add_progress(tag_, std::string_view(partial_).substr(1));
+    } else {
+      sink.add(tag_);
+      sink.add(partial_);
+      sink.add(bytes.substr(0, end + 1));
+    }
     partial_.clear();
-    sink.add(bytes.substr(0, newline + 1));
-    bytes.remove_prefix(newline + 1);
+    bytes.remove_prefix(end + 1);
   }
 }
 
+/// Where what has begun ends in these bytes, which are some.
+std::size_t LineCutter::find_end(std::string_view bytes) const {
+  const char first = partial_.empty() ? bytes.front() : partial_.front();
+  if (!takes_progress_ || first != '\r') return bytes.find('\n');
+  return bytes.find_first_of("\r\n", partial_.empty() ? 1 : 0);
+}
+
 void LineCutter::finish(Sink& sink) {
+  // Nobody tells of the rest any more.
+  if (takes_progress_) sink.erase_progress();
   if (partial_.empty()) return;
   sink.add(tag_);
   sink.add(partial_);

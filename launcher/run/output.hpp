@@ -15,6 +15,9 @@ class Sink {
   explicit Sink(int fd) : fd_(fd) {}
   int fd() const noexcept { return fd_; }
   void add(std::string_view bytes);
+  /// A line that whatever comes next takes the place of, on a terminal.
+  void add_progress(std::string_view tag, std::string_view text);
+  void erase_progress() { add(""); }
   /// Writes what the descriptor takes now.
   void flush();
   bool empty() const noexcept { return at_ == pending_.size(); }
@@ -28,6 +31,7 @@ class Sink {
   std::string pending_;
   std::size_t at_ = 0;
   bool broken_ = false;
+  bool shows_progress_ = false;
 };
 
 /// Standard output and standard error. They share one sink when they are the same file, so that
@@ -47,17 +51,23 @@ class Sinks {
   bool shared_ = false;
 };
 
-/// Cuts the bytes of one stream of one rank into lines.
+/// Cuts the bytes of one stream of one rank into lines. What stands between two carriage returns,
+/// the first of them where a line begins, is progress.
 class LineCutter {
  public:
-  explicit LineCutter(std::string tag) : tag_(std::move(tag)) {}
-  /// Passes on all whole lines.
+  /// Without `takes_progress`, where no terminal shows it, that is part of a line like any other.
+  LineCutter(std::string tag, bool takes_progress)
+      : tag_(std::move(tag)), takes_progress_(takes_progress) {}
+  /// Passes on all whole lines, and progress.
   void take(std::string_view bytes, Sink& sink);
   /// The stream has ended: passes on a last line without a newline, with one.
   void finish(Sink& sink);
 
  private:
+  std::size_t find_end(std::string_view bytes) const;
+
   std::string tag_;
+  bool takes_progress_;
   std::string partial_;
 };
 

@@ -205,9 +205,11 @@ void warn_of_unknown_variables() {
     const std::string_view text(*variable);
     if (!text.starts_with("ALLRAIL_")) continue;
     const auto name = text.substr(0, text.find('='));
-    // Variables that scripts and tests of the project read are not settings of the library.
-    const auto of_scripts = {"ALLRAIL_TEST_", "ALLRAIL_CHECK_", "ALLRAIL_LAB_", "ALLRAIL_CACHE"};
-    if (std::ranges::any_of(of_scripts, [&](auto prefix) { return name.starts_with(prefix); })) {
+    // Variables that scripts and tests of the project read, and what allrail-run tells programs,
+    // are not settings of the library.
+    const auto of_others = {"ALLRAIL_TEST_", "ALLRAIL_CHECK_", "ALLRAIL_LAB_", "ALLRAIL_CACHE",
+                            "ALLRAIL_STDERR_IS_TERMINAL"};
+    if (std::ranges::any_of(of_others, [&](auto prefix) { return name.starts_with(prefix); })) {
       continue;
     }
     const auto known = [&](const Entry& entry) { return name == entry.name; };

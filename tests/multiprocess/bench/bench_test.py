@@ -8,10 +8,12 @@ import os
 import re
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launcher"))
 
-from harness import BEHAVIOUR, PROBE, RUN, environment, expect, job, run
+from harness import BEHAVIOUR, PROBE, RUN, environment, expect, finish, job, run, start
+from terminal_cases import Terminal
 
 SIZES = [8, 4096, 65536, 1 << 20]
 
@@ -116,6 +118,43 @@ def test_no_overlap():
     expect("compute us" not in result.out, "columns of --overlap", result)
     expect([row["skew"] for row in document["results"]] == [None, None], "skew", result)
     expect("last in us" not in result.out, "columns of --skew", result)
+
+
+# ---- progress ----
+
+
+# A rank that comes late makes the start of a job take more than two seconds.
+LATE = ("sh", "-c", 'if [ "$PMIX_RANK" = 1 ]; then sleep 2.1; fi; exec "$@"', "sh")
+SLOW_BENCH = [RUN, "-n", "2", "--nodes", "2", *LATE, PROBE]
+
+
+def test_progress():
+    """Of a run of more than two seconds, on a terminal only."""
+    command = [*SLOW_BENCH, "allgather", "--sizes", "8,64"]
+    command += ["--skew", "1s", "--iterations", "2", "--warmup", "0"]
+    began = time.monotonic()
+    piped = start(command)
+    terminal = Terminal(command)
+    out = terminal.finish()
+    result = finish(piped, began)
+    expect(result.code == 0 and result.err == "", "nothing without a terminal", result)
+    expect(terminal.process.returncode == 0, terminal.text)
+    said = re.findall(r"(\d of 2) rows done; now allgather of (\S+) bytes by auto", terminal.text)
+    expect({("0 of 2", "8"), ("1 of 2", "64")} <= set(said), "rows: %r" % terminal.text)
+    calls = re.findall(r"bytes by auto: (\d of 2) calls", terminal.text)
+    expect(set(calls) == {"1 of 2"}, "calls of a row: %r" % terminal.text)
+    expect("\n" not in terminal.text, "no line of its own: %r" % terminal.text)
+    expect(terminal.text.endswith("\r\033[K"), "gone in the end: %r" % terminal.text)
+    expect(len(out.splitlines()) == 6 and "\r" not in out, "standard output: " + repr(out))
+
+
+def test_progress_of_put():
+    terminal = Terminal([*SLOW_BENCH, "put", "--sizes", "8,64", "--iterations", "20"])
+    out = terminal.finish()
+    expect(terminal.process.returncode == 0, terminal.text)
+    expect(len(out.splitlines()) == 6 and "\r" not in out, "standard output: " + repr(out))
+    expect("0 of 4 rows done; now put of 8 bytes, " in terminal.text, repr(terminal.text))
+    expect(terminal.text.endswith("\r\033[K"), "gone in the end: %r" % terminal.text)
 
 
 # ---- counters of rails ----

@@ -49,6 +49,11 @@ from server_cases import (  # noqa: F401, looked up by name
     test_server_killed_with_a_rank,
     test_server_settings,
 )
+from terminal_cases import (  # noqa: F401, looked up by name
+    test_no_progress_without_a_terminal,
+    test_progress_of_a_rank_with_a_tag,
+    test_progress_on_a_terminal,
+)
 
 
 # ---- bootstrap ----
