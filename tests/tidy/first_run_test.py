@@ -1,4 +1,5 @@
-"""What ./quickstart and ./check say to a user who may not install the packages that are missing."""
+"""What ./quickstart and ./check say first, and to a user who may not install packages that are
+missing."""
 
 import os
 import shutil
@@ -41,23 +42,55 @@ class FirstRun(unittest.TestCase):
             **(options if os.geteuid() == 0 else {}),
         )
         self.assertNotEqual(result.returncode, 0)
-        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stdout, "", "nothing is promised")
         self.assertEqual(
             sorted(os.listdir(self.folder)), ["check", "quickstart", "tests"], "nothing was built"
         )
         return result.stderr.splitlines()
 
-    def test_quickstart(self):
-        lines = self.run_as_nobody("quickstart")
+    def check_advice(self, program):
+        """One line to paste as it is."""
+        lines = self.run_as_nobody(program)
         self.assertEqual(len(lines), 2, lines)
-        self.assertIn("run ./quickstart again", lines[0])
+        self.assertIn("run ./%s again" % program, lines[0])
         command = "sudo apt-get update && sudo apt-get install -y --no-install-recommends "
         self.assertEqual(lines[1], command + MISSING)
 
+    def test_quickstart(self):
+        self.check_advice("quickstart")
+
     def test_check(self):
-        lines = self.run_as_nobody("check")
-        text = "check: packages are missing; run: sudo apt-get install -y " + MISSING
-        self.assertEqual(lines, [text])
+        self.check_advice("check")
+
+    def run_check(self, *words):
+        """With two legs that do nothing, and no package missing."""
+        legs = os.path.join(self.folder, "tests", "legs")
+        os.makedirs(legs, exist_ok=True)
+        for name in ("10-first.sh", "20-second.sh"):
+            with open(os.path.join(legs, name), "w") as file:
+                file.write("# Limit: 10 s\n")
+        with open(os.path.join(self.folder, "tests", "lab", "packages"), "w") as file:
+            file.write("dpkg build check\n")
+        result = subprocess.run(
+            [os.path.join(self.folder, "check"), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+        self.assertEqual(result.returncode, 0)
+        return result.stdout.splitlines()
+
+    def test_check_says_first_what_it_does(self):
+        lines = self.run_check()
+        self.assertRegex(lines[0], "^check: .*: first second$")
+        self.assertRegex(lines[1], r"^check: .* minutes on two cores.* \./check first ")
+        self.assertEqual(lines[2], "=== first")
+
+    def test_check_says_of_a_leg_what_it_does(self):
+        lines = self.run_check("second")
+        self.assertRegex(lines[0], "^check: .*: second$")
+        self.assertEqual(lines[1], "=== second")
 
 
 if __name__ == "__main__":
