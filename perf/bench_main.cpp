@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <vector>
 
 #include <allrail/allrail.hpp>
 #include <fmt/core.h>
@@ -48,7 +49,10 @@ int run(const BenchOptions& options, const std::string& command) {
   context.slot_bytes = static_cast<std::uint64_t>(job.small_slots) * job.small_slot_bytes +
                        static_cast<std::uint64_t>(job.large_slots) * job.large_slot_bytes;
   if (options.what == "put") {
-    bench_put(communicator, options);
+    const std::vector<PutRow> rows = bench_put(communicator, options);
+    if (communicator.rank() == 0 && !options.json_file.empty()) {
+      write_json(options.json_file, context, rows, communicator.rail_statistics());
+    }
     return 0;
   }
   if (options.what == "fit") {

@@ -1,7 +1,6 @@
 #include "perf/bench_put.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -20,8 +19,8 @@ namespace {
 
 constexpr int kPutsInFlight = 16;  // puts queued at once when bandwidth is measured
 
-/// One row: puts of one size over one rail, or (-1) over all.
-struct PutRow {
+/// Of one row: puts of one size over one rail, or (-1) over all.
+struct PutMeasurement {
   diagnostics::PutPair& pair;
   bool first;  // rank 0 of the pair
   int rail;
@@ -63,18 +62,23 @@ struct PutRow {
     return static_cast<double>(bytes) * iterations / seconds / 1e6;
   }
 
-  void run(const std::string& rail_name) {
+  /// Counts on the first rank.
+  PutRow run(const std::string& rail_name, int peer) {
     half_round_trips_us(std::min(iterations, 20));
     const std::vector<double> latency_us = half_round_trips_us(iterations);
     const double one_way = bandwidth_MBps(first, !first);
     const double both_ways = bandwidth_MBps(true, true);
     progress.end_row();
-    if (!first) return;
-    const double average_us =
-        std::reduce(latency_us.begin(), latency_us.end()) / static_cast<double>(iterations);
-    fmt::print("{:>9} {:<14} {:>12.2f} {:>12.2f} {:>14.6g} {:>14.6g}\n", base::format_bytes(bytes),
-               rail_name, median(latency_us), average_us, one_way, 2 * both_ways);
-    std::fflush(stdout);
+    PutRow row;
+    row.rail = rail_name;
+    row.peer = peer;
+    row.bytes = bytes;
+    row.iterations = iterations;
+    row.latency_us = median(latency_us);
+    row.average_us = std::reduce(latency_us.begin(), latency_us.end()) / iterations;
+    row.one_way_MBps = one_way;
+    row.both_ways_MBps = 2 * both_ways;
+    return row;
   }
 };
 
@@ -96,19 +100,16 @@ int rank_of_other_node(const Communicator& communicator, const BenchOptions& opt
   return static_cast<int>(found - job.node_of.begin());
 }
 
-void bench_put(Communicator& communicator, const BenchOptions& options) {
+std::vector<PutRow> bench_put(Communicator& communicator, const BenchOptions& options) {
   const int other = rank_of_other_node(communicator, options);
   const bool first = communicator.rank() == 0;
   const auto job = diagnostics::describe_job(communicator);
+  std::vector<PutRow> rows;
   communicator.barrier();
   if (first || communicator.rank() == other) {
     const std::uint64_t largest = *std::ranges::max_element(options.sizes);
     diagnostics::PutPair pair(communicator, first ? other : 0, std::max<std::uint64_t>(largest, 1));
-    if (first) {
-      fmt::print("# allrail-bench put: rank 0 and rank {}, {} rails\n", other, job.rails);
-      fmt::print("{:>9} {:<14} {:>12} {:>12} {:>14} {:>14}\n", "bytes", "rail", "latency us",
-                 "average us", "one way MB/s", "both ways MB/s");
-    }
+    if (first) print_put_header(other, job.rails);
     std::vector<int> rails = pair.rails();
     rails.push_back(-1);
     Progress progress(first, options.sizes.size() * rails.size());
@@ -122,11 +123,16 @@ void bench_put(Communicator& communicator, const BenchOptions& options) {
         const std::string name =
             rail < 0 ? "striped" : job.rail_names[0][static_cast<std::size_t>(rail)];
         progress.begin_row(fmt::format("put of {} bytes, {}", base::format_bytes(bytes), name));
-        PutRow{pair, first, rail, bytes, iterations, progress}.run(name);
+        PutMeasurement measurement{pair, first, rail, bytes, iterations, progress};
+        const PutRow row = measurement.run(name, other);
+        if (!first) continue;
+        print_put_row(row);
+        rows.push_back(row);
       }
     }
   }
   communicator.barrier();
+  return rows;
 }
 
 }  // namespace allrail::perf

@@ -83,6 +83,59 @@ nlohmann::json to_json(const Row& row, const Context& context) {
           {"wrong_bytes", wrong}};
 }
 
+nlohmann::json to_json(const PutRow& row, const Context& context) {
+  return {{"collective", "put"},
+          {"ranks", context.ranks},
+          {"nodes", context.nodes},
+          {"rails", context.rails},
+          {"peer", row.peer},
+          {"rail", row.rail},
+          {"bytes", row.bytes},
+          {"iterations", row.iterations},
+          {"latency_us", row.latency_us},
+          {"average_us", row.average_us},
+          {"one_way_MBps", row.one_way_MBps},
+          {"both_ways_MBps", row.both_ways_MBps}};
+}
+
+template <class AnyRow>
+void write_document(const std::string& file, const Context& context,
+                    const std::vector<AnyRow>& rows, const std::vector<RailStatistics>& rails) {
+  nlohmann::json results = nlohmann::json::array();
+  for (const AnyRow& row : rows) results.push_back(to_json(row, context));
+  nlohmann::json counters = nlohmann::json::array();
+  for (const RailStatistics& rail : rails) {
+    counters.push_back({{"name", rail.name},
+                        {"bytes_sent", rail.bytes_sent},
+                        {"bytes_received", rail.bytes_received},
+                        {"chunks_sent", rail.chunks_sent},
+                        {"chunks_received", rail.chunks_received},
+                        {"replays", rail.replays},
+                        {"fences", rail.fences},
+                        {"duplicates", rail.duplicates},
+                        {"reconnects", rail.reconnects},
+                        {"window_bytes", rail.window_bytes},
+                        {"rate_bytes_per_second", rail.rate_bytes_per_second}});
+  }
+  const nlohmann::json document = {{"context",
+                                    {{"program", "allrail-bench"},
+                                     {"version", ALLRAIL_VERSION},
+                                     {"date", utc_now()},
+                                     {"command", context.command},
+                                     {"ranks", context.ranks},
+                                     {"nodes", context.nodes},
+                                     {"rails", context.rails},
+                                     {"leader_policy", context.leader_policy},
+                                     {"segment_bytes_per_node", context.segment_bytes},
+                                     {"slot_bytes_per_node", context.slot_bytes}}},
+                                   {"results", results},
+                                   {"rail_counters_of_rank_0", counters}};
+  std::ofstream out(file);
+  out << document.dump(2) << '\n';
+  out.close();
+  if (!out) base::fail(Code::ResourceLimit, "cannot write {}; check the path and the disk", file);
+}
+
 void print_memory(const Context& context) {
   fmt::print("# memory per node: a segment of {} bytes, of which calls have {} as slots\n",
              context.segment_bytes, base::format_bytes(context.slot_bytes));
@@ -167,41 +220,28 @@ void print_skew_row(const Row& row) {
   std::fflush(stdout);
 }
 
+void print_put_header(int peer, int rails) {
+  fmt::print("# allrail-bench put: rank 0 and rank {}, {} rails\n", peer, rails);
+  fmt::print("{:>9} {:<14} {:>12} {:>12} {:>14} {:>14}\n", "bytes", "rail", "latency us",
+             "average us", "one way MB/s", "both ways MB/s");
+  std::fflush(stdout);
+}
+
+void print_put_row(const PutRow& row) {
+  fmt::print("{:>9} {:<14} {:>12.2f} {:>12.2f} {:>14.6g} {:>14.6g}\n",
+             base::format_bytes(row.bytes), row.rail, row.latency_us, row.average_us,
+             row.one_way_MBps, row.both_ways_MBps);
+  std::fflush(stdout);
+}
+
 void write_json(const std::string& file, const Context& context, const std::vector<Row>& rows,
                 const std::vector<RailStatistics>& rails) {
-  nlohmann::json results = nlohmann::json::array();
-  for (const Row& row : rows) results.push_back(to_json(row, context));
-  nlohmann::json counters = nlohmann::json::array();
-  for (const RailStatistics& rail : rails) {
-    counters.push_back({{"name", rail.name},
-                        {"bytes_sent", rail.bytes_sent},
-                        {"bytes_received", rail.bytes_received},
-                        {"chunks_sent", rail.chunks_sent},
-                        {"chunks_received", rail.chunks_received},
-                        {"replays", rail.replays},
-                        {"fences", rail.fences},
-                        {"duplicates", rail.duplicates},
-                        {"reconnects", rail.reconnects},
-                        {"window_bytes", rail.window_bytes},
-                        {"rate_bytes_per_second", rail.rate_bytes_per_second}});
-  }
-  const nlohmann::json document = {{"context",
-                                    {{"program", "allrail-bench"},
-                                     {"version", ALLRAIL_VERSION},
-                                     {"date", utc_now()},
-                                     {"command", context.command},
-                                     {"ranks", context.ranks},
-                                     {"nodes", context.nodes},
-                                     {"rails", context.rails},
-                                     {"leader_policy", context.leader_policy},
-                                     {"segment_bytes_per_node", context.segment_bytes},
-                                     {"slot_bytes_per_node", context.slot_bytes}}},
-                                   {"results", results},
-                                   {"rail_counters_of_rank_0", counters}};
-  std::ofstream out(file);
-  out << document.dump(2) << '\n';
-  out.close();
-  if (!out) base::fail(Code::ResourceLimit, "cannot write {}; check the path and the disk", file);
+  write_document(file, context, rows, rails);
+}
+
+void write_json(const std::string& file, const Context& context, const std::vector<PutRow>& rows,
+                const std::vector<RailStatistics>& rails) {
+  write_document(file, context, rows, rails);
 }
 
 }  // namespace allrail::perf

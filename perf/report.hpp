@@ -44,6 +44,18 @@ struct Row {
   std::optional<Skew> skew;
 };
 
+/// Puts of one size between rank 0 and `peer`, over one rail or striped over all.
+struct PutRow {
+  std::string rail;
+  int peer = 0;
+  std::uint64_t bytes = 0;
+  int iterations = 0;
+  double latency_us = 0;  // half a round trip, the median
+  double average_us = 0;
+  double one_way_MBps = 0;
+  double both_ways_MBps = 0;
+};
+
 /// What all rows have in common.
 struct Context {
   int ranks = 1, nodes = 1, rails = 0;
@@ -63,9 +75,14 @@ void print_overlap_row(const Row& row);
 void print_skew_header(const Context& context, const BenchOptions& options);
 void print_skew_row(const Row& row);
 
+void print_put_header(int peer, int rails);
+void print_put_row(const PutRow& row);
+
 /// Writes context, rows and rail counters. Throws Error{ResourceLimit} if the file cannot be
 /// written.
 void write_json(const std::string& file, const Context& context, const std::vector<Row>& rows,
+                const std::vector<RailStatistics>& rails);
+void write_json(const std::string& file, const Context& context, const std::vector<PutRow>& rows,
                 const std::vector<RailStatistics>& rails);
 
 }  // namespace allrail::perf

@@ -362,9 +362,15 @@ def test_skew_finds_wrong_options():
 
 def test_put():
     """A row per rail and one over all, with half the round trips and what goes one way and both."""
-    words = ("put", "--sizes", "8,64K", "--iterations", "40")
-    result = job(2, *words, options=["--nodes", "2"], limit=60, env=environment())
-    expect(result.code == 0, "it fails", result)
+    words = ("put", "--sizes", "8,64K", "--iterations", "40", "--peer", "2")
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "puts.json")
+        result = job(
+            4, *words, "--json", file, options=["--nodes", "2"], limit=60, env=environment()
+        )
+        expect(result.code == 0, "it fails", result)
+        with open(file, encoding="utf-8") as stream:
+            document = json.load(stream)
     head = "bytes rail latency us average us one way MB/s both ways MB/s"
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     expect(head in lines, "the head of the table is another", result)
@@ -373,6 +379,25 @@ def test_put():
     expect(rows[1][1] == rows[3][1] == "striped", "no row over all rails", result)
     for row in rows:
         expect(len(row) == 6 and all(float(word) > 0 for word in row[2:]), str(row), result)
+    check_puts(rows, document)
+    words = ("put", "--sizes", "8", "--iterations", "1", "--json", "/nowhere/puts.json")
+    result = job(2, *words, options=["--nodes", "2"], limit=60, env=environment())
+    expect(result.code not in (0, None) and "/nowhere/puts.json" in result.err, "no file", result)
+
+
+def check_puts(rows, document):
+    """The file says what the table does."""
+    where = {"collective": "put", "ranks": 4, "nodes": 2, "rails": 1, "peer": 2, "iterations": 40}
+    numbers = ("latency_us", "average_us", "one_way_MBps", "both_ways_MBps")
+    results = document["results"]
+    expect([one["bytes"] for one in results] == [8, 8, 65536, 65536], str(results))
+    for row, one in zip(rows, results):
+        expect(one["rail"] == row[1] and where.items() <= one.items(), str(one))
+        for word, name in zip(row[2:], numbers):
+            expect(abs(one[name] - float(word)) <= 0.006 + 1e-5 * one[name], str(one))
+    expect("allrail-bench put" in document["context"]["command"], str(document["context"]))
+    sent = sum(rail["bytes_sent"] for rail in document["rail_counters_of_rank_0"])
+    expect(sent > 65536, "counters: %s" % document["rail_counters_of_rank_0"])
 
 
 def cost_of(text):
