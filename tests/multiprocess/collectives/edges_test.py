@@ -8,7 +8,9 @@ import os
 import re
 import sys
 
+from single_copy_test import OUTNUMBERED
 from support import DEFAULT_MEMORY, RUN, TWO_RAILS, environment, expect, job, main
+from switches_test import grid as grid_over_switches, switch_map
 from harness import run
 
 INFO = os.path.join(os.path.dirname(RUN), "..", "..", "perf", "allrail-info")
@@ -30,11 +32,31 @@ BUFFER_THRESHOLD_BYTES = 512 * KIBI
 NODE_BUFFER_THRESHOLD_BYTES = 256 * KIBI
 MAPPED_THRESHOLD_BYTES = 2 * KIBI
 SINGLE_COPY_THRESHOLD_BYTES = 64 * KIBI
+ONCE_BYTES = 4 * KIBI
+# The rows of kRootedTable, coll/selection_rooted.cpp: the largest size of one, and layouts (nodes,
+# ranks per node, leaf switches) for which the next row says something else, be it only of rails
+# that are faster than the processors, or slower.
+ROOTED_ROWS = {
+    ("broadcast", 512): ((2, 1, ""), (2, 2, ""), (4, 1, "")),
+    ("broadcast", KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, "")),
+    ("broadcast", 32 * KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, "")),
+    ("broadcast", 1024 * KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, "")),
+    ("alltoall", 256): ((3, 1, ""), (2, 1, ""), (2, 2, ""), (4, 1, "")),
+    ("alltoall", KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, "")),
+    ("alltoall", 4 * KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, "")),
+    ("gather", KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, ""), (4, 1, "0,0,1,1"), (17, 1, "")),
+    ("scatter", KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, ""), (4, 1, "0,0,1,1"), (9, 1, "")),
+}
 # divide_node_memory(), coll/slots.cpp, of the least node memory: 64 small slots, 4 large ones.
 LITTLE = {"ALLRAIL_NODE_MEMORY": "1M"}
 ONE_SLOT_BYTES = 4 * KIBI
 SMALL_SLOT_BYTES = 4 * ONE_SLOT_BYTES  # of four together
 LARGE_SLOT_BYTES = (1024 * KIBI - 64 * ONE_SLOT_BYTES) // 4
+# The same of the default memory: where one slot is taken, and where slots near to each other are,
+# coll/slots.hpp and tests/unit/coll/slot_order_test.cpp.
+MOST_IN_ONE_SLOT_BYTES = 8 * KIBI
+MOST_NEAR_BYTES = 20 * KIBI
+DEFAULT_SMALL_SLOT_BYTES = 68 * KIBI
 SLICE_UNIT_BYTES = 4 * KIBI  # CallPlan::choose_slices(), coll/plan.cpp
 HEADER_BYTES = 64  # kHeaderBytes, coll/schedule/schedule.hpp; two for each node
 
@@ -44,15 +66,18 @@ def around(*edges):
 
 
 class Way:
-    """What `allrail-info explain` says of an allgather of such blocks."""
+    """What `allrail-info explain` says of a call with such blocks."""
 
-    def __init__(self, size, ranks, nodes, env):
-        layout = ("--ranks", str(ranks), "--nodes", str(nodes))
+    def __init__(self, size, ranks, nodes, env, collective="allgather", leaves=""):
+        layout = ["--ranks", str(ranks), "--nodes", str(nodes)]
+        if leaves:
+            layout += ["--leaves", leaves]
         result = run(
-            [INFO, "explain", "allgather", str(size), *layout],
+            [INFO, "explain", collective, str(size), *layout],
             env=environment(ALLRAIL_RAILS=TWO_RAILS, **env),
         )
         expect(result.code == 0, "explain", result)
+        self.choice = re.search(r"choice: (.+)", result.out)[1]
         self.algorithm = re.search(r"choice: (\S+) with", result.out)[1]
         self.slices = int(re.search(r"(\d+) slices", result.out)[1])
         self.slot_bytes = int(re.search(r"(\d+) bytes of slot memory", result.out)[1])
@@ -124,6 +149,80 @@ def test_edges_of_buffers():
     for ranks, nodes in ((2, 2), (4, 2), (3, 3)):
         per_node = ranks // nodes
         check_bytes("node-buffers", ranks, nodes, around(NODE_BUFFER_THRESHOLD_BYTES // per_node))
+
+    # Where one rank copies all blocks, and up to where it finds them in lines.
+    said = {"ALLRAIL_LOG": "info", **DEFAULT_MEMORY}
+    core = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
+    for ranks in (2, 3):
+        words = ("node-buffers", "sizes=" + around(LINE_BYTES, ONCE_BYTES))
+        result = job(ranks, None, *words, env=said, prefix=core)
+        what = "%d ranks on one core" % ranks
+        expect(result.code == 0 and result.out.count(" node-buffers done") == ranks, what, result)
+        expect(OUTNUMBERED in result.err, what, result)
+
+
+def check_rooted(ranks, nodes, sizes, collective, leaves=""):
+    """As it is chosen, and by what is chosen once the pace of the rails is known."""
+    values = {
+        "collectives": "%s,%sv" % (collective, collective),
+        "algorithms": ",smp-direct,smp-binomial,smp-chain,smp-recursive-doubling,smp-bruck",
+        "ports": "0",
+        "sizes": sizes,
+    }
+    if leaves:
+        text = switch_map([int(leaf) for leaf in leaves.split(",")])
+        grid_over_switches(ranks, str(nodes), text, **values)
+    else:
+        words = ("%s=%s" % one for one in values.items() if one[0] != "sizes")
+        check_bytes("rooted-grid", ranks, nodes, sizes, *words)
+
+
+def test_edges_of_rooted_selection():
+    for (collective, size), layouts in ROOTED_ROWS.items():
+        for nodes, per_node, leaves in layouts:
+            at, above = (
+                Way(size + d, nodes * per_node, nodes, DEFAULT_MEMORY, collective, leaves).choice
+                for d in (0, 1)
+            )
+            what = "%s of %d bytes on %d nodes" % (collective, size, nodes)
+            expect(at != above, "no edge: %s, %s" % (at, what))
+    for collective in ("broadcast", "alltoall", "gather", "scatter"):
+        sizes = around(*(size for name, size in ROOTED_ROWS if name == collective))
+        for ranks, nodes in ((2, 1), (2, 2), (4, 2), (4, 4)):
+            check_rooted(ranks, nodes, sizes, collective)
+    for collective in ("gather", "scatter"):
+        check_rooted(4, 4, around(KIBI), collective, "0,0,1,1")
+    check_rooted(3, 3, around(256), "alltoall")
+    check_rooted(9, 9, around(KIBI), "scatter")
+
+
+def largest_block(collective, ranks, slot_bytes, env):
+    """Of a call of one node that takes no more of a slot."""
+    low, high = 0, slot_bytes + 1
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if Way(middle, ranks, 1, env, collective).slot_bytes <= slot_bytes:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def test_edges_of_near_slots():
+    """Near, far and in the ring, one after the other in the same slots."""
+    slots = (MOST_IN_ONE_SLOT_BYTES, MOST_NEAR_BYTES, DEFAULT_SMALL_SLOT_BYTES)
+    env = {**DEFAULT_MEMORY, "ALLRAIL_SINGLE_COPY": "off"}
+    for ranks in (2, 3, 4):
+        sizes = around(*(largest_block("allgather", ranks, slot, env) for slot in slots))
+        words = ("bytes=" + sizes, "calls=450")  # several times round all 64 slots
+        result = job(ranks, None, "loop", *words, env=env, limit=30)
+        what = "loop of %s bytes, %d ranks" % (sizes, ranks)
+        expect(result.code == 0 and result.out.count(" done, calls 450") == ranks, what, result)
+        check_grid(ranks, 1, sizes, env)
+    for collective in ("gather", "alltoall"):
+        sizes = around(*(largest_block(collective, 2, slot, env) for slot in slots))
+        values = ("collectives=" + collective, "algorithms=,", "ports=0")
+        check_bytes("rooted-grid", 2, 1, sizes, *values, env=env)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,16 @@ int run_rooted_grid(const Arguments& arguments) {
   const std::int64_t first = arguments.number("first", 0) % every;
   const bool mixed = arguments.number("mixed", 0) != 0;  // every other rank in place
   const bool blocking = arguments.number("blocking", 0) != 0;
-  // Empty: all algorithms of all collectives.
+  // Empty: all algorithms, and all collectives.
   const std::vector<std::string> only = arguments.texts("algorithms", "");
+  const std::vector<std::string> collectives = arguments.texts("collectives", "");
   std::int64_t points = 0;
   std::uint64_t calls = 0;
   for (int kind = 0; kind < static_cast<int>(RootedKind::Last); ++kind) {
+    if (!collectives.empty() &&
+        std::ranges::find(collectives, kRootedNames[kind]) == collectives.end()) {
+      continue;
+    }
     for (const std::string& algorithm : algorithms_of(static_cast<RootedKind>(kind))) {
       if (!only.empty() && std::ranges::find(only, algorithm) == only.end()) continue;
       for (const std::int64_t ports : arguments.numbers("ports", "1,3")) {

@@ -34,6 +34,9 @@ TEST(SlotOrder, IsNearOrFarWhereAllRanksOfOneNodeAwaitEachOther) {
   EXPECT_EQ(order_of(Operation::Allgather, 8, one), SlotOrder::Near);
   EXPECT_EQ(order_of(Operation::Allgather, 8192, one), SlotOrder::Near);
   EXPECT_EQ(order_of(Operation::Allgather, 8192, one, true), SlotOrder::Near);
+  // With two headers in the region of each rank these fill 20 KiB of a slot.
+  EXPECT_EQ(order_of(Operation::Allgather, 10176, one), SlotOrder::Near);
+  EXPECT_EQ(order_of(Operation::Allgather, 10177, one), SlotOrder::Far);
   EXPECT_EQ(order_of(Operation::Allgather, 16384, one), SlotOrder::Far);
   EXPECT_EQ(order_of(Operation::Gather, 16384, one), SlotOrder::Far);
   EXPECT_EQ(order_of(Operation::Gather, 8, one), SlotOrder::Ring) << "leaves are ahead of the root";
