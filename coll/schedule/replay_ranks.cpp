@@ -26,10 +26,15 @@ void ReplayRanks::enter_next_call(int rank) {
 
 bool ReplayRanks::slot_free(int call, int node) const {
   const int before = call - options_.slots;
-  return !options_.done_rule || before < 0 ||
-         std::ranges::all_of(map_.ranks_of[node], [&](int rank) {
-           return ranks_[rank].call > before && ranks_[rank].puts_in_flight[before] == 0;
-         });
+  if (!options_.done_rule || before < 0) return true;
+  // A done count says that all calls up to it are done. A call that goes straight between user
+  // buffers may be over while puts out of the slot of an earlier one are still in flight.
+  return std::ranges::all_of(map_.ranks_of[node], [&](int rank) {
+    const std::span<const int> puts(ranks_[rank].puts_in_flight);
+    return ranks_[rank].call > before &&
+           std::ranges::all_of(puts.first(static_cast<std::size_t>(before) + 1),
+                               [](int in_flight) { return in_flight == 0; });
+  });
 }
 
 bool ReplayRanks::is_ready(int call, int owner) const {
