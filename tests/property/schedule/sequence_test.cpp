@@ -20,7 +20,8 @@ TEST(Sequence, MixedCallsOverARingOfSlotsDoNotMeet) {
     const int count = generator.number(2, 4);
     std::string names;
     for (int call = 0; call < count; ++call) {
-      const Algorithm& algorithm = algorithms()[generator.number(0, 8)];
+      const int last = static_cast<int>(algorithms().size()) - 1;
+      const Algorithm& algorithm = algorithms()[generator.number(0, last)];
       const int largest = generator.number(0, 3) == 0 ? 0 : generator.number(1, 60);
       const int ports = generator.number(1, 4);
       const int leaders = generator.number(1, 4);
