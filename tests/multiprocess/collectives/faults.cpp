@@ -70,19 +70,43 @@ class Progress {
   double every_s_, last_, said_, longest_s_ = 0;
 };
 
+/// Blocks from the whole of `send` down to about half of it, all of which are checked.
+void call_allgatherv(allrail::Communicator& communicator, std::span<const unsigned char> send,
+                     std::span<unsigned char> whole, std::size_t skip, std::uint64_t call) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<std::size_t> counts;
+  std::size_t end = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    counts.push_back(send.size() - rank * (send.size() / 2 / ranks));
+    end += counts.back();
+  }
+  const std::size_t mine = counts[static_cast<std::size_t>(communicator.rank())];
+  communicator.allgatherv(send.first(mine), whole.first(end), counts);
+  for (std::size_t rank = 0, place = 0; rank < ranks; place += counts[rank++]) {
+    const auto block = whole.subspan(place + skip, counts[rank] - skip);
+    if (find_wrong_byte(block, static_cast<int>(rank), call) >= 0) {
+      throw WrongBytes("wrong byte in call " + std::to_string(call) + ": the block of rank " +
+                       std::to_string(rank) + " of an allgatherv");
+    }
+  }
+}
+
 /// A root that changes from call to call, so that every rank is awaited and runs ahead in turn.
-void call_rooted(allrail::Communicator& communicator, const std::string& collective,
-                 std::span<unsigned char> send, std::span<unsigned char> whole,
-                 std::uint64_t call) {
+void call_other(allrail::Communicator& communicator, const std::string& collective,
+                std::span<unsigned char> send, std::span<unsigned char> whole, std::size_t skip,
+                std::uint64_t call) {
+  constexpr int kBarriers = 50;  // so that a rank that is killed at any time is killed in one
   const auto ranks = static_cast<std::uint64_t>(communicator.size());
   const int root = static_cast<int>(call % ranks);
   if (collective == "gather") communicator.gather(send, whole, root);
   if (collective == "scatter") communicator.scatter(whole, send, root);
   if (collective == "broadcast") communicator.broadcast(whole, root);
   if (collective == "alltoall") communicator.alltoall(whole, whole);
+  if (collective == "allgatherv") call_allgatherv(communicator, send, whole, skip, call);
+  for (int i = 0; collective == "barrier" && i < kBarriers; ++i) communicator.barrier();
 }
 
-/// Whether rank 0 says so: after a rooted call the others do not know.
+/// Whether rank 0 says so: after a call that is no allgather the others do not know.
 bool is_over(allrail::Communicator& communicator, bool over) {
   std::vector<unsigned char> word{static_cast<unsigned char>(over ? 1 : 0)};
   communicator.broadcast(word, 0);
@@ -135,7 +159,7 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
       communicator.allgather(send, whole, options);
       check_blocks(whole, bytes, kFlagBytes, call);
     } else {
-      call_rooted(communicator, other, send, whole, call);
+      call_other(communicator, other, send, whole, kFlagBytes, call);
     }
     progress.after_call(call);
     if (other.empty() ? whole[0] == 1 : is_over(communicator, over)) return call;

@@ -128,6 +128,20 @@ def test_kill_rooted_four_nodes():
         kill_in_rooted(ranks, nodes, large=1_500_000)  # straight between user buffers
 
 
+def test_kill_barrier():
+    """Nobody waits for bytes there: what is awaited is a flag, a header and no more."""
+    for ranks, nodes in ((4, None), (3, "3"), (6, "4")):
+        for seed in seeds(3, 15):
+            kill_one(seed, ranks, nodes, 64, ("",), words=("collective=barrier",))
+
+
+def test_kill_allgatherv():
+    for ranks, nodes in ((4, None), (3, "3"), (6, "4")):
+        for seed in seeds(3, 15):
+            size = (64, 300_000, 1_500_000)[seed % 3]
+            kill_one(seed, ranks, nodes, size, ("",), words=("collective=allgatherv",))
+
+
 def test_kill_small_four_nodes():
     kill_many("4", 64, ("", "direct", "smp-ring", "smp-bruck"))
 
