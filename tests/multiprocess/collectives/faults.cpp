@@ -113,6 +113,15 @@ bool is_over(allrail::Communicator& communicator, bool over) {
   return word[0] == 1;
 }
 
+/// Computes, and does not look at Allrail meanwhile.
+void spin_seconds(double seconds) {
+  const double end = now_seconds() + seconds;
+  volatile std::uint64_t sum = 0;
+  while (now_seconds() < end) {
+    for (int i = 0; i < 100'000; ++i) sum = sum * 3 + 1;
+  }
+}
+
 /// Allgathers of each size in turn, until rank 0 says in its block that it is time to end: after so
 /// many `seconds`, but not before `least` calls; after so many `calls`; or when there is a file of
 /// the name that `until` gives.
@@ -120,6 +129,7 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
   constexpr std::size_t kFlagBytes = 8;
   const auto sizes = arguments.numbers("bytes", "1024");
   const auto late = arguments.number("sleep_rank", -1);
+  const auto busy = arguments.number("spin_rank", -1);
   const auto last_call = static_cast<std::uint64_t>(arguments.number("calls", 0));
   const auto least = static_cast<std::uint64_t>(arguments.number("least", 0));
   const std::string until = arguments.text("until", "");
@@ -151,6 +161,7 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
                                                ? std::span(buffer).first(whole_bytes)
                                                : std::span(ordinary);
     if (call == 20 && late == communicator.rank()) sleep_seconds(arguments.seconds("sleep", 0));
+    if (call == 20 && busy == communicator.rank()) spin_seconds(arguments.seconds("spin", 0));
     const bool over = (now_seconds() > end && call >= least) || call == last_call ||
                       (!until.empty() && ::access(until.c_str(), F_OK) == 0);
     send[0] = over ? 1 : 0;

@@ -336,7 +336,8 @@ def run_beside(jobs, limit=50):
 
 
 def test_slow_is_not_dead():
-    """Stopped for 15 s, or 15 s late: no error, and the bytes are right."""
+    """Stopped for 15 s, or 15 s late, or busy for as long with what is not Allrail's: no error, and
+    the bytes are right. Lost links are given up after 3 s, heartbeats come every 250 ms."""
     stopped = [
         (nodes, size, start_job(4, nodes, "loop", "bytes=%d" % size, "seconds=18", "pause_us=2000"))
         for nodes, size in ((None, 64), ("4", 64), ("4", 300000), ("2", 5000))
@@ -348,6 +349,13 @@ def test_slow_is_not_dead():
             (4, nodes, "loop", "bytes=%d" % size, "seconds=16", "sleep_rank=2", "sleep=15"),
         )
         for nodes, size in ((None, 4000), ("4", 200000))
+    ]
+    late += [
+        (
+            "busy on nodes %s, %d bytes" % (nodes, size),
+            (4, nodes, "loop", "bytes=%d" % size, "seconds=16", "spin_rank=%d" % rank, "spin=15"),
+        )
+        for nodes, size, rank in ((None, 4000, 1), ("2", 200000, 2))
     ]
     late = [(what, start_job(*arguments)) for what, arguments in late]
     victims = [
