@@ -9,8 +9,6 @@
 namespace allrail::coll {
 namespace {
 
-constexpr std::int64_t kWarnAfterNs = 30'000'000'000;
-
 std::string name_of(int rank) {
   return rank < 0 ? std::string("the end of its own sends") : fmt::format("rank {}", rank);
 }
@@ -67,8 +65,8 @@ void Engine::check_deadlines() {
 }
 
 void Engine::warn_if_long(std::int64_t now_ns) {
-  if (now_ns - waiting_since_ns_ <= kWarnAfterNs || now_ns <= next_warning_ns_) return;
-  next_warning_ns_ = now_ns + 10 * kWarnAfterNs;
+  if (now_ns - waiting_since_ns_ <= team_.warn_after_ns || now_ns <= next_warning_ns_) return;
+  next_warning_ns_ = now_ns + 10 * team_.warn_after_ns;
   base::log_warning("waiting for {} s in {} for {}; nothing says that it died",
                     (now_ns - waiting_since_ns_) / 1'000'000'000,
                     operation_name(front_->plan->description().operation), name_of(late_rank()));

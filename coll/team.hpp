@@ -47,6 +47,8 @@ struct Team {
   int home_cpu = -1;  // where this rank waits if it has to share its cpu; -1: nowhere in particular
   // A rank that waits for so long looks after what others may need of it, and again so often.
   std::int64_t slow_check_ns = 500'000;
+  // After so long a rank warns that it still waits, and again after ten times as long.
+  std::int64_t warn_after_ns = 30'000'000'000;
   bool local_puts_by_rail = false;
   EngineGroup* group = nullptr;  // of this process; null: there is no other communicator
   std::string name = "world";    // of the communicator, for texts
