@@ -1,9 +1,11 @@
 """Ranks whose rails differ in number, order and kind: they find each other, or say who does not."""
 
+import re
 import subprocess
 import sys
 
-from support import Skip, expect, job, main, reports
+from bad_input_test import check_start
+from support import Skip, expect, in_namespaces, job, main, reports
 
 SIZES = "sizes=0,8,4096,70000,300001"
 SUMMARY = {"ALLRAIL_LOG": "warning,summary"}
@@ -156,6 +158,33 @@ def test_pairs_that_do_not_answer():
         for word in ("rank 0", "rank 1", "host", "127.0.0.3", name, "ALLRAIL_RAIL_PAIRS"):
             expect(word in one.text, "rank %d says %r: %r" % (rank, word, one), result)
     expect(result.seconds < 30, "soon", result)
+
+
+def test_rails_excluded():
+    """With ^ the rails are all interfaces but the loopback and those that are named."""
+    script = "ip link set lo up" + "".join(
+        " && ip link add eth%d type veth peer name far%d && ip link set far%d up"
+        " && ip address add 10.77.%d.1/24 dev eth%d && ip link set eth%d up" % ((i,) * 6)
+        for i in range(3)
+    )
+    prefix = in_namespaces(script, "--net")
+    for setting, rails in (("^eth1", {"eth0", "eth2"}), ("^eth2,^eth0", {"eth1"})):
+        env = {"ALLRAIL_RAILS": setting, **SUMMARY}
+        words = ("grid", "algorithms=auto", SIZES)
+        result = job(2, "2", *words, prefix=prefix, env=env)
+        expect(result.code == 0 and "grid done" in result.out, setting, result)
+        for rank in (0, 1):
+            line = re.search(r"rank %d summary: (.*)" % rank, result.err)
+            expect(line, "a summary of rank %d: %s" % (rank, setting), result)
+            found = set(re.findall(r"(\S+) sent", line[1]))
+            expect(found == rails, "rails of rank %d: %s, %s" % (rank, found, setting), result)
+    for setting, words in (
+        ("^eth1,eth0", ("not both",)),
+        ("eth0,^eth1", ("not both",)),
+        ("^eth0,^eth1,^eth2", ("leaves no rail", "allrail-info")),
+    ):
+        words = ("ALLRAIL_RAILS is '%s'" % setting, *words)
+        check_start("bad-configuration", words, env={"ALLRAIL_RAILS": setting}, prefix=prefix)
 
 
 if __name__ == "__main__":
