@@ -1,6 +1,6 @@
 #!/bin/bash
 # A user's view: build as ./quickstart does, install, compile the README's example against
-# allrail.pc alone, run it.
+# allrail.pc alone, run it; the same with the static library.
 # Limit: 600 s
 . tests/legs/common.sh
 # Names that two files of a folder have each for itself meet there.
@@ -26,3 +26,15 @@ try "README example compiles" g++ -std=c++20 -Wall -Wextra -Werror "$work/exampl
 LD_LIBRARY_PATH=$(dirname "$(find "$work/root" -name liballrail.so | head -n 1)")
 export LD_LIBRARY_PATH ALLRAIL_RAILS=127.0.0.1,127.0.0.2
 try "README example runs" timeout 60 "$prefix/bin/allrail-run" -n 4 --nodes 2 "$work/example"
+
+# The static library with shared ones of what allrail.pc names for it: `pkg-config --static` wants
+# all that those are made of, too, which few systems have. Only what was installed has another root.
+mapfile -t needed < <(pkg-config --print-requires-private allrail)
+read -r -a include < <(pkg-config --cflags-only-I allrail)
+read -r -a others < <(env -u PKG_CONFIG_SYSROOT_DIR pkg-config --libs "${needed[@]}")
+try "README example compiles with the static library" g++ -std=c++20 -Wall -Wextra -Werror \
+  "${include[@]}" "$work/example.cpp" "$(find "$work/root" -name liballrail.a)" \
+  -o "$work/static-example" "${others[@]}" -pthread
+needs_no_allrail() { ! ldd "$1" | grep liballrail; }
+try "it needs no shared one" needs_no_allrail "$work/static-example"
+try "it runs" timeout 60 "$prefix/bin/allrail-run" -n 4 --nodes 2 "$work/static-example"
