@@ -45,20 +45,23 @@ class CallsInFlight : public ::testing::Test {
   }
   static constexpr std::uint64_t kCopied = UINT64_MAX;
 
-  /// An allgather on all ranks: zero-copy, unless its blocks are below `zero_copy_threshold`.
+  /// An allgather on all ranks: zero-copy, unless its blocks are below `zero_copy_threshold`. In
+  /// slices where a slot has less room.
   std::unique_ptr<OfAllRanks> make_plan(std::uint64_t zero_copy_threshold,
-                                        const std::string& algorithm = "direct") {
+                                        const std::string& algorithm = "direct",
+                                        std::uint64_t slot_bytes = geometry().large_slot_bytes) {
     auto all = std::make_unique<OfAllRanks>();
     for (int rank = 0; rank < kRanks; ++rank) {
       PlanRequest request;
       request.algorithm = algorithm;
+      request.ports = ports_;
       for (int other = 0; other < kRanks; ++other) {
         request.bytes.push_back(kBytes);
         request.receive_offsets.push_back(static_cast<std::uint64_t>(other) * kBytes);
       }
       Started& one = (*all)[static_cast<std::size_t>(rank)];
-      one.plan = std::make_unique<CallPlan>(
-          request, at(rank).roster, PlanLimits{geometry().large_slot_bytes, zero_copy_threshold});
+      one.plan = std::make_unique<CallPlan>(request, at(rank).roster,
+                                            PlanLimits{slot_bytes, zero_copy_threshold});
       one.run.plan = one.plan.get();
       one.run.buffers = {one.send.data(), one.receive.data(), one.receive.size(), one.send.size()};
       one.run.keeps_registration = true;
@@ -116,6 +119,7 @@ class CallsInFlight : public ::testing::Test {
   EngineRank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
 
   transport::FakeNetwork network_;
+  int ports_ = 1;  // of plans made from here on
 
  private:
   std::vector<std::unique_ptr<EngineRank>> ranks_ = testing::make_engine_ranks(network_, kRanks, 1);
@@ -224,6 +228,23 @@ TEST_F(CallsInFlight, RunTogetherAndEndInTheOrderOfTheirStarts) {
     EXPECT_EQ((*plans[static_cast<std::size_t>(i)])[0].run.state, CallRun::State::Ended);
     end_on_all(*plans[static_cast<std::size_t>(i)], i);
   }
+}
+
+TEST_F(CallsInFlight, CopyTheNextSlicesInWhileTheFirstIsOnTheRails) {
+  start_engines();
+  ports_ = kRanks - 1;  // all puts in one round, which await nothing
+  const auto plan = make_plan(kCopied, "direct", 4096);
+  const CallPlan& mine = *(*plan)[0].plan;
+  ASSERT_GT(mine.slices(), 3U);
+  start(*plan, 0, 1);
+  EXPECT_EQ(begun_on(0), 3U) << "as many as there are executions";
+  let_time_pass();
+  const std::uint64_t sent = at(0).fabric->counters().front().bytes_sent;
+  EXPECT_GE(sent, (kRanks - 1) * 3 * mine.slice_bytes()) << "nobody has answered the first one";
+  EXPECT_LT(sent, (kRanks - 1) * 4 * mine.slice_bytes());
+  start(*plan, 1, 1);
+  start(*plan, 2, 1);
+  end_on_all(*plan, 1);
 }
 
 TEST_F(CallsInFlight, DoNotEndBeforeEveryRankHasStarted) {
