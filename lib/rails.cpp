@@ -28,7 +28,8 @@ std::vector<std::string> interfaces_but(const std::vector<std::string>& excluded
   return items;
 }
 
-/// The interfaces or addresses that the setting means, where no verbs port is meant.
+/// The interfaces or addresses that the setting means, where no verbs port is meant. That it does
+/// not name some and exclude others was seen to when the ports were surveyed.
 std::vector<std::string> tcp_items(const std::string& setting, bool one_host) {
   if (setting == "auto" || setting == "tcp") {
     if (one_host) return {kLoopback};
@@ -45,11 +46,6 @@ std::vector<std::string> tcp_items(const std::string& setting, bool one_host) {
     } else {
       named.push_back(item);
     }
-  }
-  if (!named.empty() && !excluded.empty()) {
-    base::fail(Code::BadConfiguration,
-               "ALLRAIL_RAILS is '{}': either name rails, or exclude some with ^, not both",
-               setting);
   }
   auto items = named.empty() ? interfaces_but(excluded) : named;
   if (items.empty()) {
