@@ -17,21 +17,12 @@
 #include "lib/base/parse.hpp"
 #include "transport/verbs/gid_choice.hpp"
 #include "transport/verbs/port_facts.hpp"
+#include "transport/verbs/verbs_objects.hpp"
 
 namespace allrail::transport {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct ListCloser {
-  void operator()(ibv_device** list) const noexcept { ::ibv_free_device_list(list); }
-};
-// Closing a context that was only asked cannot fail in a way that anybody could answer.
-struct ContextCloser {
-  void operator()(ibv_context* context) const noexcept { (void)::ibv_close_device(context); }
-};
-using DeviceList = std::unique_ptr<ibv_device*, ListCloser>;
-using Context = std::unique_ptr<ibv_context, ContextCloser>;
 
 /// An address of this host as a GID would hold it, with the bits that name its network.
 struct HostAddress {
@@ -221,7 +212,7 @@ std::vector<VerbsPort> query_device(ibv_device* device, DeviceFacts facts,
   facts.transport = transport_text(device->transport_type);
   facts.can_write_with_immediate = device->transport_type == IBV_TRANSPORT_IB;
   errno = 0;
-  const Context context(::ibv_open_device(device));
+  const verbs::DeviceContext context(::ibv_open_device(device));
   if (!context) {
     return facts.defective_ports(why_not_opened(device->dev_name, errno));
   }
@@ -266,7 +257,7 @@ std::vector<VerbsPort> list_verbs_ports(const std::string& sysfs) {
   std::vector<VerbsPort> ports;
   std::vector<std::string> unseen = list_folder(class_folder);
   int count = 0;
-  const DeviceList list(::ibv_get_device_list(&count));
+  const verbs::DeviceList list(::ibv_get_device_list(&count));
   const std::vector<HostAddress> addresses =
       list && count > 0 ? host_addresses() : std::vector<HostAddress>();
   for (int i = 0; list && i < count; ++i) {
