@@ -148,6 +148,7 @@ class FabricState : public RailEvents {
   RailPair pair_of(const Peer& peer, int rail, int peer_rail) const;
   void try_pairs();
   void assign_pairs(Peer& peer);
+  void want_link(const Peer& peer, int rail, int peer_rail);
   void take_pair(Peer& peer, int rail, int peer_rail);
   void pair_failed(Peer& peer, int rail, std::string_view reason);
   std::string no_link_text(const Peer& peer, std::int64_t without_ns) const;

@@ -39,9 +39,13 @@ void FabricState::connect(int rank, const PeerRails& rails) {
   peer.probe = PairProbe(rails.pairs);
   peer.pair_count = static_cast<int>(peer.probe.assigned().size());
   if (connects_to(peer)) return assign_pairs(peer);
-  for (const RailPair& pair : rails.pairs)
-    rails_[static_cast<std::size_t>(pair.higher)].rail->connect(
-        rank, rails.rails[static_cast<std::size_t>(pair.lower)].address);
+  for (const RailPair& pair : rails.pairs) want_link(peer, pair.higher, pair.lower);
+}
+
+void FabricState::want_link(const Peer& peer, int rail, int peer_rail) {
+  Rail& mine = *rails_[static_cast<std::size_t>(rail)].rail;
+  if (peer.pair_count == 1) mine.set_only_link(peer.rank);
+  mine.connect(peer.rank, peer.rails.rails[static_cast<std::size_t>(peer_rail)].address);
 }
 
 void FabricState::try_pairs() {
@@ -61,11 +65,10 @@ void FabricState::assign_pairs(Peer& peer) {
     Link& link = peer.links[i];
     if (targets[i] == link.target) continue;
     link.target = targets[i];
-    Rail& rail = *rails_[i].rail;
     if (link.target < 0)
-      rail.forget(peer.rank);
+      rails_[i].rail->forget(peer.rank);
     else
-      rail.connect(peer.rank, peer.rails.rails[static_cast<std::size_t>(link.target)].address);
+      want_link(peer, static_cast<int>(i), link.target);
   }
 }
 

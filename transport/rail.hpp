@@ -133,6 +133,9 @@ class Rail {
   /// attempt under way and tries there, and a link that is up stays. The higher one accepts
   /// whichever rail of the peer connects. Idempotent.
   virtual void connect(int peer, std::span<const std::byte> address) = 0;
+  /// Before connect(): the link is the only one between the two hosts, whatever rails this one has.
+  /// Where it fails nothing takes over, so it had better be patient.
+  virtual void set_only_link(int peer) { (void)peer; }
   virtual void forget(int peer) = 0;
   virtual bool is_up(int peer) const = 0;
 

@@ -44,8 +44,7 @@ rdma_conn_param connection_parameters(const HelloBytes& hello) {
   return parameters;
 }
 
-void set_timeout(rdma_cm_id& id, bool has_siblings) {
-  std::uint8_t timeout = acknowledgement_timeout(has_siblings);
+void set_timeout(rdma_cm_id& id, std::uint8_t timeout) {
   // An older kernel keeps its own choice, which is longer.
   (void)rdma_set_option(&id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
 }
@@ -197,7 +196,7 @@ void VerbsRail::on_address(Link& link, RailEvents& events) {
   if (link.id->verbs != listener_->verbs) {
     return connecting_failed(link, "its route leaves by another device", events);
   }
-  set_timeout(*link.id, options_.has_siblings);
+  set_timeout(*link.id, timeout_of(link));
   if (rdma_resolve_route(link.id.get(), kResolveTimeoutMs) != 0) {
     connecting_failed(link, base::errno_text(errno), events);
   }
@@ -218,7 +217,7 @@ void VerbsRail::accept(Link& link, ConnectionId id, RailEvents& events) {
   link.next_try_ns = base::now_ns() + kConnectTimeoutNs;
   const HelloBytes answer = encode(my_hello(link), context_of(link.peer, index()), link.request);
   rdma_conn_param parameters = connection_parameters(answer);
-  set_timeout(*link.id, options_.has_siblings);
+  set_timeout(*link.id, timeout_of(link));
   if (!make_managed_pair(link, *link.id) || rdma_accept(link.id.get(), &parameters) != 0) {
     return connecting_failed(link, base::errno_text(errno), events);
   }

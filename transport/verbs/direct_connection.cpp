@@ -275,8 +275,7 @@ bool VerbsRail::make_ready(Link& link, const PathFacts& theirs) {
   const DirectPath path{link.my_path, theirs, port_, static_cast<std::uint8_t>(options_.gid_index)};
   int error_number = to_ready_to_receive(*link.pair, path);
   if (error_number == 0) {
-    error_number =
-        to_ready_to_send(*link.pair, path, acknowledgement_timeout(options_.has_siblings));
+    error_number = to_ready_to_send(*link.pair, path, timeout_of(link));
   }
   errno = error_number;
   return error_number == 0;

@@ -35,6 +35,7 @@ struct Link {
   int peer = -1;
   std::uint16_t slot = 0;  // its place in WorkId
   bool wanted = false;
+  bool is_only = false;  // between the two hosts
   State state = State::Idle;
   std::uint32_t generation = 0;  // counts connections
   // The connection, made in one of two ways: librdmacm's, which owns its queue pair, ...

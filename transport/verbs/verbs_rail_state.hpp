@@ -75,6 +75,7 @@ class VerbsRail final : public Rail {
   void unregister_source(std::span<const std::byte> memory) override;
 
   void connect(int peer, std::span<const std::byte> address) override;
+  void set_only_link(int peer) override { link_of(peer).is_only = true; }
   void forget(int peer) override;
   bool is_up(int peer) const override;
 
@@ -106,6 +107,9 @@ class VerbsRail final : public Rail {
   RailAddress my_address() const;
   Link* find(int peer) const;
   Link& link_of(int peer);
+  std::uint8_t timeout_of(const Link& link) const {
+    return acknowledgement_timeout(options_.has_siblings && !link.is_only);
+  }
   MemoryRegion register_memory(std::span<const std::byte> memory, int access);
   /// The key of a region that holds these bytes, or nothing.
   const std::uint32_t* key_of(const std::byte* from, std::uint32_t bytes) const;

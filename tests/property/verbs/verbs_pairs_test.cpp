@@ -122,6 +122,13 @@ class VerbsPairs : public testing::TestWithParam<Ways> {
     return all;
   }
 
+  /// How long a try may take: 4.096 us x 2^timeout.
+  static void expect_timeout(std::uint8_t timeout) {
+    const std::vector<ibv_qp_attr> queue_pairs = fake_verbs::queue_pairs();
+    EXPECT_FALSE(queue_pairs.empty());
+    for (const ibv_qp_attr& one : queue_pairs) EXPECT_EQ(one.timeout, timeout);
+  }
+
   /// Both ends agree, and puts land in the window that the peer's own rail registered.
   void expect_pairs(const Partners& of_rank_0, const Partners& of_rank_1) {
     EXPECT_TRUE(until([&] { return partners(0) == of_rank_0 && partners(1) == of_rank_1; }))
@@ -183,6 +190,27 @@ TEST_P(VerbsPairs, LeaveOutRailsOfTheAcceptingEnd) {
   start({kA1}, {kB2, kB0, kB1});
   for (const int rank : {0, 1}) connect(rank);
   expect_pairs({2}, {-1, -1, 0});
+}
+
+TEST_P(VerbsPairs, ArePatientWhereThereIsOne) {
+  start({kA0, kA1}, {kB1});
+  for (const int rank : {0, 1}) connect(rank);
+  expect_pairs({-1, 0}, {1});
+  expect_timeout(18);
+}
+
+TEST_P(VerbsPairs, ArePatientWhereTheConnectingEndHasOneRail) {
+  start({kA1}, {kB0, kB1});
+  for (const int rank : {0, 1}) connect(rank);
+  expect_pairs({1}, {-1, 0});
+  expect_timeout(18);
+}
+
+TEST_P(VerbsPairs, AreLessPatientWhereThereAreSeveral) {
+  start({kA0, kA1}, {kB0, kB1, kB2});
+  for (const int rank : {0, 1}) connect(rank);
+  expect_pairs({0, 1}, {0, 1, -1});
+  expect_timeout(14);
 }
 
 TEST_P(VerbsPairs, GoOnWhereTheLikelyPairDoesNotAnswer) {
