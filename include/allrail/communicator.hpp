@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <allrail/buffer.hpp>
@@ -97,7 +95,7 @@ class ALLRAIL_API Communicator {
   template <class Send, class Receive>
   void allgather(const Send& send, Receive&& recv, const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    allgather_bytes(read_bytes(send), write_bytes(recv), options);
+    allgather_bytes(calls::read_bytes(send), calls::write_bytes(recv), options);
   }
 
   /// The same with a block of its own length from every rank: `counts[r]` elements from rank r, the
@@ -106,8 +104,8 @@ class ALLRAIL_API Communicator {
   void allgatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
                   const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, {}, sizeof(ElementOf<Send>),
-                     options);
+    allgatherv_bytes(calls::read_bytes(send), calls::write_bytes(recv), counts, {},
+                     sizeof(ElementOf<Send>), options);
   }
 
   /// The same with displacements: block r begins at element `displacements[r]` of `recv` (none:
@@ -116,7 +114,7 @@ class ALLRAIL_API Communicator {
   void allgatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
                   std::span<const std::size_t> displacements, const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, displacements,
+    allgatherv_bytes(calls::read_bytes(send), calls::write_bytes(recv), counts, displacements,
                      sizeof(ElementOf<Send>), options);
   }
 
@@ -128,14 +126,14 @@ class ALLRAIL_API Communicator {
   [[nodiscard]] Plan plan_allgather(const Send& send, Receive&& recv,
                                     const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    return plan_allgather_bytes(read_bytes(send), write_bytes(recv), options);
+    return plan_allgather_bytes(calls::read_bytes(send), calls::write_bytes(recv), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_allgatherv(const Send& send, Receive&& recv,
                                      std::span<const std::size_t> counts,
                                      const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    return plan_allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, {},
+    return plan_allgatherv_bytes(calls::read_bytes(send), calls::write_bytes(recv), counts, {},
                                  sizeof(ElementOf<Send>), options);
   }
   template <class Send, class Receive>
@@ -144,8 +142,8 @@ class ALLRAIL_API Communicator {
                                      std::span<const std::size_t> displacements,
                                      const CallOptions& options = {}) {
     static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    return plan_allgatherv_bytes(read_bytes(send), write_bytes(recv), counts, displacements,
-                                 sizeof(ElementOf<Send>), options);
+    return plan_allgatherv_bytes(calls::read_bytes(send), calls::write_bytes(recv), counts,
+                                 displacements, sizeof(ElementOf<Send>), options);
   }
 
   /// Every rank gives `send` (the same length everywhere), and `root` receives all of them in rank
@@ -158,18 +156,18 @@ class ALLRAIL_API Communicator {
   /// Methods: Qian and Afsahi 2008; see docs/algorithms.md.
   template <class Send, class Receive>
   void gather(const Send& send, Receive&& recv, int root, const CallOptions& options = {}) {
-    call(gather_call(send, recv, root), options);
+    call(calls::gather_call(send, recv, root), options);
   }
   template <class Send, class Receive>
   void gatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts, int root,
                const CallOptions& options = {}) {
-    call(with_counts(gather_call(send, recv, root), counts, {}), options);
+    call(calls::with_counts(calls::gather_call(send, recv, root), counts, {}), options);
   }
   template <class Send, class Receive>
   void gatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
                std::span<const std::size_t> displacements, int root,
                const CallOptions& options = {}) {
-    call(with_counts(gather_call(send, recv, root), counts, displacements), options);
+    call(calls::with_counts(calls::gather_call(send, recv, root), counts, displacements), options);
   }
 
   /// `root` gives a block to every rank: its `send` holds size() * recv.size() elements, that of
@@ -177,18 +175,18 @@ class ALLRAIL_API Communicator {
   /// gather(), the other way round.
   template <class Send, class Receive>
   void scatter(const Send& send, Receive&& recv, int root, const CallOptions& options = {}) {
-    call(scatter_call(send, recv, root), options);
+    call(calls::scatter_call(send, recv, root), options);
   }
   template <class Send, class Receive>
   void scatterv(const Send& send, Receive&& recv, std::span<const std::size_t> counts, int root,
                 const CallOptions& options = {}) {
-    call(with_counts(scatter_call(send, recv, root), counts, {}), options);
+    call(calls::with_counts(calls::scatter_call(send, recv, root), counts, {}), options);
   }
   template <class Send, class Receive>
   void scatterv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
                 std::span<const std::size_t> displacements, int root,
                 const CallOptions& options = {}) {
-    call(with_counts(scatter_call(send, recv, root), counts, displacements), options);
+    call(calls::with_counts(calls::scatter_call(send, recv, root), counts, displacements), options);
   }
 
   /// What `root` has in `data` is in `data` of every rank in the end; the same length everywhere.
@@ -196,7 +194,7 @@ class ALLRAIL_API Communicator {
   /// Methods: Qian and Afsahi 2008, Goglin and Moreaud 2011; see docs/algorithms.md.
   template <class Data>
   void broadcast(Data&& data, int root, const CallOptions& options = {}) {
-    call(broadcast_call(data, root), options);
+    call(calls::broadcast_call(data, root), options);
   }
 
   /// Every rank has a block for every rank: block s of `send` goes to rank s, and block r of `recv`
@@ -207,7 +205,7 @@ class ALLRAIL_API Communicator {
   /// 2008; see docs/algorithms.md.
   template <class Send, class Receive>
   void alltoall(const Send& send, Receive&& recv, const CallOptions& options = {}) {
-    call(alltoall_call(send, recv), options);
+    call(calls::alltoall_call(send, recv), options);
   }
 
   /// The same with blocks of any length: `send_counts[s]` elements go to rank s, `recv_counts[r]`
@@ -219,15 +217,15 @@ class ALLRAIL_API Communicator {
   template <class Send, class Receive>
   void alltoallv(const Send& send, Receive&& recv, std::span<const std::size_t> send_counts,
                  std::span<const std::size_t> recv_counts, const CallOptions& options = {}) {
-    call(alltoallv_call(send, recv, send_counts, {}, recv_counts, {}), options);
+    call(calls::alltoallv_call(send, recv, send_counts, {}, recv_counts, {}), options);
   }
   template <class Send, class Receive>
   void alltoallv(const Send& send, Receive&& recv, std::span<const std::size_t> send_counts,
                  std::span<const std::size_t> send_displacements,
                  std::span<const std::size_t> recv_counts,
                  std::span<const std::size_t> recv_displacements, const CallOptions& options = {}) {
-    call(alltoallv_call(send, recv, send_counts, send_displacements, recv_counts,
-                        recv_displacements),
+    call(calls::alltoallv_call(send, recv, send_counts, send_displacements, recv_counts,
+                               recv_displacements),
          options);
   }
 
@@ -236,54 +234,56 @@ class ALLRAIL_API Communicator {
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_gather(const Send& send, Receive&& recv, int root,
                                  const CallOptions& options = {}) {
-    return plan(gather_call(send, recv, root), options);
+    return plan(calls::gather_call(send, recv, root), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_gatherv(const Send& send, Receive&& recv,
                                   std::span<const std::size_t> counts, int root,
                                   const CallOptions& options = {}) {
-    return plan(with_counts(gather_call(send, recv, root), counts, {}), options);
+    return plan(calls::with_counts(calls::gather_call(send, recv, root), counts, {}), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_gatherv(const Send& send, Receive&& recv,
                                   std::span<const std::size_t> counts,
                                   std::span<const std::size_t> displacements, int root,
                                   const CallOptions& options = {}) {
-    return plan(with_counts(gather_call(send, recv, root), counts, displacements), options);
+    return plan(calls::with_counts(calls::gather_call(send, recv, root), counts, displacements),
+                options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_scatter(const Send& send, Receive&& recv, int root,
                                   const CallOptions& options = {}) {
-    return plan(scatter_call(send, recv, root), options);
+    return plan(calls::scatter_call(send, recv, root), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_scatterv(const Send& send, Receive&& recv,
                                    std::span<const std::size_t> counts, int root,
                                    const CallOptions& options = {}) {
-    return plan(with_counts(scatter_call(send, recv, root), counts, {}), options);
+    return plan(calls::with_counts(calls::scatter_call(send, recv, root), counts, {}), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_scatterv(const Send& send, Receive&& recv,
                                    std::span<const std::size_t> counts,
                                    std::span<const std::size_t> displacements, int root,
                                    const CallOptions& options = {}) {
-    return plan(with_counts(scatter_call(send, recv, root), counts, displacements), options);
+    return plan(calls::with_counts(calls::scatter_call(send, recv, root), counts, displacements),
+                options);
   }
   template <class Data>
   [[nodiscard]] Plan plan_broadcast(Data&& data, int root, const CallOptions& options = {}) {
-    return plan(broadcast_call(data, root), options);
+    return plan(calls::broadcast_call(data, root), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_alltoall(const Send& send, Receive&& recv,
                                    const CallOptions& options = {}) {
-    return plan(alltoall_call(send, recv), options);
+    return plan(calls::alltoall_call(send, recv), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_alltoallv(const Send& send, Receive&& recv,
                                     std::span<const std::size_t> send_counts,
                                     std::span<const std::size_t> recv_counts,
                                     const CallOptions& options = {}) {
-    return plan(alltoallv_call(send, recv, send_counts, {}, recv_counts, {}), options);
+    return plan(calls::alltoallv_call(send, recv, send_counts, {}, recv_counts, {}), options);
   }
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_alltoallv(const Send& send, Receive&& recv,
@@ -292,8 +292,8 @@ class ALLRAIL_API Communicator {
                                     std::span<const std::size_t> recv_counts,
                                     std::span<const std::size_t> recv_displacements,
                                     const CallOptions& options = {}) {
-    return plan(alltoallv_call(send, recv, send_counts, send_displacements, recv_counts,
-                               recv_displacements),
+    return plan(calls::alltoallv_call(send, recv, send_counts, send_displacements, recv_counts,
+                                      recv_displacements),
                 options);
   }
 
@@ -330,64 +330,7 @@ class ALLRAIL_API Communicator {
 
  private:
   template <class Range>
-  using ElementOf = std::remove_cv_t<std::ranges::range_value_t<Range>>;
-
-  template <class Range>
-  static std::span<const std::byte> read_bytes(const Range& range) {
-    static_assert(std::ranges::contiguous_range<Range>, "the buffer must be contiguous");
-    static_assert(std::is_trivially_copyable_v<ElementOf<Range>>);
-    return std::as_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
-  }
-  template <class Range>
-  static std::span<std::byte> write_bytes(Range& range) {
-    static_assert(std::ranges::contiguous_range<Range>, "the buffer must be contiguous");
-    static_assert(std::is_trivially_copyable_v<ElementOf<Range>>);
-    return std::as_writable_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
-  }
-
-  using Kind = CollectiveCall::Kind;
-
-  template <class Send, class Receive>
-  static CollectiveCall pair_call(Kind kind, const Send& send, Receive& recv, int root) {
-    static_assert(sizeof(ElementOf<Send>) == sizeof(ElementOf<Receive>), "element sizes differ");
-    return {kind, read_bytes(send), write_bytes(recv), root, sizeof(ElementOf<Send>)};
-  }
-  template <class Send, class Receive>
-  static CollectiveCall gather_call(const Send& send, Receive& recv, int root) {
-    return pair_call(Kind::Gather, send, recv, root);
-  }
-  template <class Send, class Receive>
-  static CollectiveCall scatter_call(const Send& send, Receive& recv, int root) {
-    return pair_call(Kind::Scatter, send, recv, root);
-  }
-  template <class Send, class Receive>
-  static CollectiveCall alltoall_call(const Send& send, Receive& recv) {
-    return pair_call(Kind::Alltoall, send, recv, -1);
-  }
-  template <class Data>
-  static CollectiveCall broadcast_call(Data& data, int root) {
-    return {Kind::Broadcast, read_bytes(data), write_bytes(data), root, sizeof(ElementOf<Data>)};
-  }
-  static CollectiveCall with_counts(CollectiveCall call, std::span<const std::size_t> counts,
-                                    std::span<const std::size_t> displacements) {
-    call.kind = call.kind == Kind::Gather ? Kind::Gatherv : Kind::Scatterv;
-    call.counts = counts;
-    call.displacements = displacements;
-    return call;
-  }
-  template <class Send, class Receive>
-  static CollectiveCall alltoallv_call(const Send& send, Receive& recv,
-                                       std::span<const std::size_t> send_counts,
-                                       std::span<const std::size_t> send_displacements,
-                                       std::span<const std::size_t> recv_counts,
-                                       std::span<const std::size_t> recv_displacements) {
-    CollectiveCall call = pair_call(Kind::Alltoallv, send, recv, -1);
-    call.counts = send_counts;
-    call.displacements = send_displacements;
-    call.receive_counts = recv_counts;
-    call.receive_displacements = recv_displacements;
-    return call;
-  }
+  using ElementOf = calls::ElementOf<Range>;
 
   void call(const CollectiveCall& call, const CallOptions& options);
   Plan plan(const CollectiveCall& call, const CallOptions& options);
