@@ -25,6 +25,9 @@ enum class Operation : std::uint32_t {
   PlannedBarrier = 14  // spreads nothing: other calls may begin between its start and its end
 };
 const char* operation_name(Operation operation) noexcept;
+constexpr bool is_barrier(Operation operation) noexcept {
+  return operation == Operation::Barrier || operation == Operation::PlannedBarrier;
+}
 
 /// What a call receives into; the same on all ranks. A NodeBuffer that the rails could not register
 /// is a kind of its own.

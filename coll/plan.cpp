@@ -100,9 +100,7 @@ SlotOrder CallPlan::choose_order(const Roster& roster, const PlanLimits& limits)
     return description_.root >= 0 ? SlotOrder::Far : SlotOrder::Ring;
   }
   const Operation operation = description_.operation;
-  const bool all_await_all = operation == Operation::Barrier ||
-                             operation == Operation::PlannedBarrier ||
-                             operation == Operation::Allgather ||
+  const bool all_await_all = is_barrier(operation) || operation == Operation::Allgather ||
                              operation == Operation::Allgatherv || operation == Operation::Alltoall;
   if (slot_bytes_ <= kMostNearBytes) return all_await_all ? SlotOrder::Near : SlotOrder::Ring;
   const bool is_far = !limits.shares_cores && roster.ranks() <= kMostFarRanks;

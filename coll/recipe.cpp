@@ -269,7 +269,7 @@ Operation operation_of(std::string_view collective) noexcept {
 }
 
 std::string_view algorithm_name(Operation operation, std::uint32_t row) noexcept {
-  if (operation == Operation::Barrier || operation == Operation::PlannedBarrier) {
+  if (is_barrier(operation)) {
     return row == 0 ? barrier::kAlgorithm : "an unknown algorithm";
   }
   return with_table_of(operation, [row](const auto& table) -> std::string_view {

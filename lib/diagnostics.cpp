@@ -6,7 +6,6 @@
 
 #include "coll/allgather/allgather.hpp"
 #include "coll/alltoall/alltoall.hpp"
-#include "coll/barrier/barrier.hpp"
 #include "coll/broadcast/broadcast.hpp"
 #include "coll/gather/gather.hpp"
 #include "coll/plan.hpp"
@@ -129,15 +128,13 @@ std::vector<AlgorithmInfo> algorithms_of(const std::string& collective) {
 Choice choose(const Communicator& communicator, const std::string& collective,
               std::uint64_t bytes_per_rank, const CallOptions& options, ResultMemory memory) {
   const World& world = communicator.internals();
-  if (collective == "barrier") {
-    const int rails = std::max(1, world.rail_count());
-    return {std::string(coll::barrier::kAlgorithm),
-            coll::barrier::ports_for(world.roster().nodes(), rails), 1, "there is no other one"};
-  }
   const auto kind = memory == ResultMemory::Buffer       ? coll::MemoryKind::Buffer
                     : memory == ResultMemory::NodeBuffer ? coll::MemoryKind::NodeBuffer
                                                          : coll::MemoryKind::Ordinary;
-  const auto chosen = world.select(coll::operation_of(collective), bytes_per_rank, options, kind);
+  const auto chosen =
+      collective == coll::collective_name(coll::Operation::Barrier)
+          ? select_for_barrier(world.roster(), world.rail_count())
+          : world.select(coll::operation_of(collective), bytes_per_rank, options, kind);
   return {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
 }
 

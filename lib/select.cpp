@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "coll/allgather/allgather.hpp"
+#include "coll/barrier/barrier.hpp"
 #include "coll/recipe.hpp"
 
 namespace allrail {
@@ -126,6 +127,14 @@ coll::Selection select_for(coll::Operation operation, const coll::Roster& roster
 
 coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
   return coll::select_allgather(facts_of(roster, rails, 0));
+}
+
+coll::Selection select_for_barrier(const coll::Roster& roster, int rails) {
+  coll::Selection selection;
+  selection.algorithm = coll::barrier::kAlgorithm;
+  selection.ports = coll::barrier::ports_for(roster.nodes(), std::max(1, rails));
+  selection.reason = "there is no other one";
+  return selection;
 }
 
 }  // namespace allrail

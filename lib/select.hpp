@@ -32,4 +32,7 @@ coll::Selection select_for(coll::Operation operation, const coll::Roster& roster
 /// The table's choice for no bytes, whatever settings and rules say of allgathers.
 coll::Selection select_for_allocation(const coll::Roster& roster, int rails);
 
+/// The one algorithm of barriers, with as many ports as help.
+coll::Selection select_for_barrier(const coll::Roster& roster, int rails);
+
 }  // namespace allrail

@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "coll/allgather/allgather.hpp"
-#include "coll/barrier/barrier.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 #include "lib/overlap.hpp"
@@ -68,9 +67,10 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
                                                  const CallOptions& options,
                                                  transport::Pace pace) const {
   const auto operation = request.operation;
-  if (operation == coll::Operation::Barrier || operation == coll::Operation::PlannedBarrier) {
-    request.algorithm = coll::barrier::kAlgorithm;
-    request.ports = coll::barrier::ports_for(roster_.nodes(), std::max(1, rail_count()));
+  if (coll::is_barrier(operation)) {
+    const auto selection = select_for_barrier(roster_, rail_count());
+    request.algorithm = selection.algorithm;
+    request.ports = selection.ports;
   } else if (operation == coll::Operation::Allocate || operation == coll::Operation::Split ||
              operation == coll::Operation::Counts) {
     // An allgather of next to nothing, whatever the settings ask of allgathers of the user.
