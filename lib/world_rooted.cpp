@@ -238,11 +238,6 @@ std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOpti
   auto plan = make_user_plan(found.key, found.buffers, options);
   // Each start fills it anew.
   plan->sent_copy = copy_if_needed(*plan->plan, plan->run.buffers);
-  for (const auto& other : plan->at_pace) {
-    if (other && plan->sent_copy.empty()) {
-      plan->sent_copy = copy_if_needed(*other, plan->run.buffers);
-    }
-  }
   return plan;
 }
 
