@@ -70,10 +70,9 @@ class CollectiveRow {
     row.algbw_GBps = static_cast<double>(row.bytes_total) / row.time_us.avg / 1000;
     row.busbw_GBps = row.algbw_GBps * workload_->bus_factor();
     if (!options_.rail_rates_mbit.empty() && context.nodes > 1 && row.bytes_total > 0) {
-      // Ranks that only send, or that receive first, are done long before the call is.
-      const bool is_alike = options_.what == "allgather";
+      const auto& time_us = row.time_us;
       row.rail_limit_percent =
-          percent_of_limit(is_alike ? row.time_us.p50 : row.time_us.p50_slowest_rank);
+          percent_of_limit(workload_->ranks_end_alike() ? time_us.p50 : time_us.p50_slowest_rank);
     }
     return row;
   }

@@ -94,6 +94,7 @@ class Allgather final : public TwoBuffers {
 
   void call() override { communicator_.allgather(source(), receive_, call_); }
   Plan plan() override { return communicator_.plan_allgather(source(), receive_, call_); }
+  bool ranks_end_alike() const override { return true; }
   void prepare(std::uint64_t seed) override {
     // What a node shares is written by one rank of it, and by none that is ahead of others.
     const bool is_shared = options_.memory == Memory::Node;

@@ -31,6 +31,8 @@ class Workload {
   /// What the rails of this rank's node have to carry in the busier direction. Of a gather or
   /// scatter only the root says it, whose node has the most.
   virtual std::uint64_t rail_bytes() const = 0;
+  /// False: some ranks only send, or receive first, and are done long before the call is.
+  virtual bool ranks_end_alike() const { return false; }
   /// False: it moves no bytes that could be wrong.
   virtual bool can_be_checked() const { return true; }
 };
