@@ -42,6 +42,14 @@ std::string path_of(const std::string& name) { return "/dev/shm" + name; }
 
 class SegmentNameTest : public testing::Test {
  protected:
+  /// A /dev/shm of its own where the system allows it: jobs of other tests sweep the common one,
+  /// and would take away what a test here counts.
+  static void SetUpTestSuite() {
+    if (::unshare(CLONE_NEWNS) == 0 &&
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) {
+      (void)::mount("own", "/dev/shm", "tmpfs", 0, nullptr);
+    }
+  }
   void SetUp() override { name_ = NodeSegment::make_name(std::random_device{}()); }
   void TearDown() override {
     EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(path_of(name_))));
