@@ -63,6 +63,7 @@ Peer& FabricState::look_for(int rank) const {
 bool FabricState::progress() {
   now_ns_ = now();
   hand_over();
+  all_polled_ns_ = now_ns_;
   bool any = false;
   for (RailState& state : rails_) any = state.rail->poll(*this) || any;
   look_at_departures();

@@ -223,6 +223,9 @@ void FabricState::ping(Peer& peer) {
   }
 }
 
+/// A link is given up when the same peer answers over another one. What it said over this one may
+/// be here and not read yet: its answers come one after the other, and most looks are at one link.
+/// So all have been looked at since that answer was read.
 void FabricState::check_stalls(Peer& peer) {
   for (std::size_t i = 0; i < peer.links.size(); ++i) {
     const Link& link = peer.links[i];
@@ -231,7 +234,8 @@ void FabricState::check_stalls(Peer& peer) {
     const bool sibling_answered =
         std::any_of(peer.links.begin(), peer.links.end(), [&](const Link& sibling) {
           return &sibling != &link && sibling.up &&
-                 sibling.ping_answered_ns > link.waiting_since_ns + limit_ns;
+                 sibling.ping_answered_ns > link.waiting_since_ns + limit_ns &&
+                 sibling.answer_heard_ns < all_polled_ns_;
         });
     if (!sibling_answered) continue;
     drop_link(peer, static_cast<int>(i),

@@ -166,6 +166,7 @@ void FabricState::take_message(Peer& peer, int rail, const ControlMessage& messa
       if (message.number > static_cast<std::uint64_t>(link.ping_sent_ns)) break;
       link.ping_answered_ns =
           std::max(link.ping_answered_ns, static_cast<std::int64_t>(message.number));
+      link.answer_heard_ns = now_ns_;
       link.waiting_since_ns = now_ns_;
       peer.ping_interval_ns = 0;
       break;

@@ -129,6 +129,7 @@ struct Link {
   std::int64_t waiting_since_ns = 0;  // last sign of life while something was unanswered
   std::int64_t ping_sent_ns = 0;      // the newest ping, and the newest that was answered
   std::int64_t ping_answered_ns = 0;
+  std::int64_t answer_heard_ns = 0;  // when the newest answer was read
   std::uint64_t pong_number = 0;
 
   PendingFence fence;

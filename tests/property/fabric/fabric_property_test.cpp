@@ -105,6 +105,46 @@ TEST(FabricProperty, ASilentRailIsLeftWhileItsSiblingAnswers) {
   EXPECT_GT(world.fabric(0).counters()[0].replays, 0U);
 }
 
+// A peer is silent for a while, answers over all rails, and only one of them is looked at: what it
+// said over the others is here, and not read.
+TEST(FabricProperty, ARailThatWasNotLookedAtIsNotSilent) {
+  constexpr std::uint64_t kBytes = 100;
+  constexpr std::int64_t kSilence = 2'000'000'000;
+  WorldOptions options;
+  options.rails.resize(2);
+  World world(options);
+  world.connect_all();
+  for (int i = 0; i < 100; ++i) world.step();
+  Fabric& mine = world.fabric(0);
+  Fabric& theirs = world.fabric(1);
+  const std::vector<std::byte> data(kBytes);
+  theirs.put({.peer = 0, .from = data.data(), .bytes = kBytes});
+  const std::uint64_t first = mine.expect(1, kBytes);
+  ASSERT_TRUE(world.run_until([&] { return mine.arrived(1, first); }, 1'000'000'000));
+  mine.consume(1, first);
+  for (int rail = 0; rail < 2; ++rail) {
+    world.network().freeze(rail, 1, 0, kSilence);
+    mine.put({.peer = 1, .from = data.data(), .bytes = kBytes, .port = rail});
+    theirs.expect(0, kBytes);
+  }
+  const auto pass = [&world](std::int64_t duration_ns) {
+    const std::int64_t end_ns = world.network().now_ns() + duration_ns;
+    while (world.network().now_ns() < end_ns)
+      world.network().advance(end_ns - world.network().now_ns());
+  };
+  for (int i = 0; i < 190; ++i) {  // it is asked over both rails
+    mine.progress();
+    theirs.progress();
+    pass(kSilence / 200);
+  }
+  pass(kSilence);
+  for (int look = 0; look < 20; ++look) {
+    mine.glance(1, kBytes);
+    pass(20'000'000);
+    for (const RailCounters& rail : mine.counters()) ASSERT_EQ(rail.fences, 0U) << "look " << look;
+  }
+}
+
 // A wait may take turns between ports, such as those of a barrier and of a call, whatever rail the
 // last chunk came over.
 TEST(FabricProperty, AGlanceLooksAtTheRailOfThatPort) {
