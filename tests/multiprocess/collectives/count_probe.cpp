@@ -3,17 +3,22 @@
 //   count-probe kept
 //   count-probe quiet bytes=N algorithm=NAME calls=N plans=N memory=node
 //   count-probe started bytes=N algorithm=NAME calls=N plans=N
+//   count-probe processor bytes=N calls=N late_ms=N
 // With `plans`, allgathers are so many plans that are in flight together. Each call of `quiet` is
 // entered by one rank, in turn, a moment later than by the others. `started` counts start() and
 // test() alone and lets others run between them, as a program does that computes there. Only the
-// thread that makes the calls is counted. Exit code 77 where counting is impossible: a sanitizer
-// has these functions for itself, or the kernel reports no system calls.
+// thread that makes the calls is counted. `processor` tells how much processor time a call takes,
+// which other programs do not add to; rank 0 sleeps for `late_ms` before each. Exit code 77 where
+// counting is impossible: a sanitizer has these functions for itself, or the kernel reports no
+// system calls.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <thread>
+
+#include <sys/resource.h>
 
 #include "tests/multiprocess/collectives/counters.hpp"
 #include "tests/multiprocess/collectives/probe_support.hpp"
@@ -165,6 +170,33 @@ int run_started(const probe::Arguments& arguments) {
   return 0;
 }
 
+/// Of the thread that asks, in the program and in the kernel.
+std::int64_t processor_us() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  const auto us = [](const timeval& time) { return time.tv_sec * 1'000'000L + time.tv_usec; };
+  return us(usage.ru_utime) + us(usage.ru_stime);
+}
+
+int run_processor(const probe::Arguments& arguments) {
+  auto communicator = allrail::Communicator::world();
+  const auto calls = static_cast<int>(arguments.number("calls", 1000));
+  const auto late_s = 1e-3 * static_cast<double>(arguments.number("late_ms", 0));
+  const std::vector<unsigned char> send(static_cast<std::size_t>(arguments.number("bytes", 8)), 1);
+  std::vector<unsigned char> whole(send.size() * static_cast<std::size_t>(communicator.size()));
+  communicator.allgather(send, whole);
+  const std::int64_t before_us = processor_us();
+  for (int i = 0; i < calls; ++i) {
+    if (communicator.rank() == 0 && late_s > 0) probe::sleep_seconds(late_s);
+    communicator.allgather(send, whole);
+  }
+  const std::int64_t took_us = processor_us() - before_us;
+  probe::say("rank " + std::to_string(communicator.rank()) + " took " +
+             std::to_string(took_us / calls) + " us a call");
+  communicator.barrier();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -172,6 +204,7 @@ int main(int argc, char** argv) {
   try {
     const probe::Arguments arguments(argc, argv);
     if (arguments.mode() == "kept") return run_kept();
+    if (arguments.mode() == "processor") return run_processor(arguments);
     return arguments.mode() == "started" ? run_started(arguments) : run_quiet(arguments);
   } catch (const allrail::Error& error) {
     probe::say("error: " + probe::describe(error));

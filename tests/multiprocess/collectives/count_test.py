@@ -32,8 +32,8 @@ RAILS = {
 }
 
 
-def counted(ranks, nodes, *words, env=None):
-    result = job(ranks, nodes, *words, env=env)
+def counted(ranks, nodes, *words, env=None, prefix=()):
+    result = job(ranks, nodes, *words, env=env, prefix=prefix)
     if result.code == CANNOT_COUNT:
         raise Skip("system calls cannot be counted here")
     expect(result.code == 0, "%d ranks on nodes %s: %s" % (ranks, nodes, " ".join(words)), result)
@@ -185,6 +185,33 @@ def test_quiet_single_copy():
         reads = [int(count) for count in re.findall(r"\b310:(\d+)", result.out)]
         # Every other call is a barrier.
         expect(reads == [500] * (2 * len(reading)), "%s reads: %s" % (memory, reads), result)
+
+
+def processor_us(ranks, nodes, *words, prefix=()):
+    """What a call takes of the processor, by rank."""
+    result = counted(ranks, nodes, "processor", *words, prefix=prefix)
+    found = re.findall(r"rank (\d+) took (\d+) us a call", result.out)
+    expect(len(found) == ranks, "a rank said nothing", result)
+    print("%d ranks on nodes %s, %s: %s" % (ranks, nodes, " ".join(words), found))
+    return {int(rank): int(us) for rank, us in found}
+
+
+def test_no_time_slices():
+    """Ranks that share one cpu hand it on at once: whoever spins there, or sleeps badly, costs the
+    others a time slice (3 ms and more) in every call."""
+    one_cpu = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
+    for ranks, nodes in ((8, None), (4, "4"), (6, "2")):
+        for size in (8, 20_000):
+            took = processor_us(ranks, nodes, "bytes=%d" % size, prefix=one_cpu)
+            total = sum(took.values())
+            expect(total < 1500, "%d ranks on nodes %s: %d us a call" % (ranks, nodes, total))
+
+
+def test_long_waits_sleep():
+    """Ranks that wait 200 ms for a late one leave the processor to others for most of that."""
+    for ranks, nodes in ((2, None), (3, "3"), (4, "2")):
+        took = processor_us(ranks, nodes, "calls=5", "late_ms=200")
+        expect(max(took.values()) < 50_000, "%d ranks on nodes %s: %r" % (ranks, nodes, took))
 
 
 def kept(nodes, ranks_per_node):
