@@ -12,9 +12,9 @@ namespace allrail::coll {
 /// A barrier brings to a node what some others say, those it has a signal from, and not all. So
 /// what was said in one is passed on in the next ones, a level higher each time: a word has two
 /// bits for every level, whether anybody said that its rails are slow and whether anybody said that
-/// they are fast. The distances of a barrier's signals make up any distance in as many hops as it
-/// has rounds, one hop in each of so many barriers (coll/barrier/barrier_dissemination.cpp), so at
-/// the level of the last round every node has what all nodes said in one barrier.
+/// they are fast. A barrier's signals lead from any node to any other in as many hops as it has
+/// rounds, one hop in each of so many barriers (coll/barrier/barrier_dissemination.cpp), so at the
+/// level of the last round every node has what all nodes said in one barrier.
 class PaceAgreement {
  public:
   /// What this node's barrier that begins now says, if this is what it sees of its rails.

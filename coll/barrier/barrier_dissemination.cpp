@@ -6,8 +6,14 @@
 // nodes at distances d, 2d, ..., kd with d = (k+1)^r, as far as those are less than n, and awaits
 // the signals from as far behind. A signal says that its sender and all it has heard of, itself and
 // the d - 1 before it, have entered; so after round r a node has heard of (k+1)^(r+1) nodes. Then
-// it raises its flag for the others. On a single node nobody talks: everybody looks at everybody's
-// flag. Steps: ceil(log_{k+1} n). Bytes: one header per signal. Any n.
+// it raises its flag for the others.
+//
+// Where n is a power of k+1, a round goes round within the k+1 nodes that differ in its digit of
+// base k+1, as in recursive doubling. Then a node signals those that signal it: it has about half
+// as many links, shares them with other calls, and what comes back carries the acknowledgements.
+//
+// On a single node nobody talks: everybody looks at everybody's flag. Steps: ceil(log_{k+1} n).
+// Bytes: one header per signal. Any n.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -31,6 +37,20 @@ void for_rounds(int participants, int ports, const Visit& visit) {
   }
 }
 
+bool is_power(int nodes, int base) {
+  long long power = 1;
+  while (power < nodes) power *= base;
+  return power == nodes;
+}
+
+/// The node so many times the distance ahead, or behind where `times` is negative.
+int node_at(int node, int times, int distance, int nodes, int ports) {
+  const int group = ports + 1;
+  if (!is_power(nodes, group)) return (node + times * distance + nodes) % nodes;
+  const int digit = node / distance % group;
+  return node + ((digit + times + group) % group - digit) * distance;
+}
+
 /// Between nodes, by the rank that talks for one: its own header lies at 0 of the slot, and that of
 /// every signal behind it, in the order of the rounds.
 void signal(const schedule::Groups& groups, int node, int ports, schedule::Schedule& made,
@@ -42,13 +62,13 @@ void signal(const schedule::Groups& groups, int node, int ports, schedule::Sched
   for_rounds(nodes, ports, [&](int distance, int signals) {
     steps.enter_round(round++);
     for (int port = 0; port < signals; ++port) {
-      const int to = (node + (port + 1) * distance) % nodes;
+      const int to = node_at(node, port + 1, distance, nodes, ports);
       steps.put(static_cast<std::size_t>(port), groups.talking_rank(to), Memory::Slot, 0,
                 Memory::Slot, place + static_cast<std::uint64_t>(port) * kHeaderBytes,
                 kHeaderBytes);
     }
     for (int port = 0; port < signals; ++port) {
-      const int from = (node - (port + 1) * distance + nodes) % nodes;
+      const int from = node_at(node, -(port + 1), distance, nodes, ports);
       steps.await(static_cast<std::size_t>(port), groups.talking_rank(from), Memory::Slot, place,
                   place, kHeaderBytes);
       made.header_offsets.push_back(place);

@@ -5,8 +5,11 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <set>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -247,6 +250,24 @@ TEST(Barrier, TakesLogRoundsOfOneHeaderPerSignal) {
         ++puts[step.round];
       }
       for (const int count : puts) EXPECT_LE(count, ports);
+    }
+  }
+}
+
+TEST(Barrier, AmongAPowerOfNodesThoseWhoAreSignalledSignalBack) {
+  for (const auto& [nodes, ports, peers] :
+       {std::tuple(16, 1, 4), std::tuple(9, 2, 4), std::tuple(64, 3, 9), std::tuple(12, 1, 6)}) {
+    std::vector<int> node_of(static_cast<std::size_t>(nodes));
+    std::iota(node_of.begin(), node_of.end(), 0);
+    for (int rank = 0; rank < nodes; ++rank) {
+      std::set<int> to, from;
+      for (const Step& step : coll::barrier::make_schedule({NodeMap(node_of)}, ports, rank).steps) {
+        if (step.kind == StepKind::Put) to.insert(step.peer);
+        if (step.kind == StepKind::Await) from.insert(step.peer);
+      }
+      EXPECT_EQ(to == from, nodes != 12) << rank << " of " << nodes;
+      to.merge(from);
+      EXPECT_EQ(static_cast<int>(to.size()), peers) << rank << " of " << nodes;
     }
   }
 }
