@@ -167,7 +167,7 @@ class FabricState : public RailEvents {
   bool unreachable(const Peer& peer) const;
   void check_no_link(Peer& peer);
 
-  std::int64_t now_ns_ = 0;  // when progress() or put() was entered, or something was heard
+  std::int64_t now_ns_ = 0;         // when progress() or put() was entered, or something was heard
   std::int64_t all_polled_ns_ = 0;  // when the last look at all rails began
   std::int64_t next_check_ns_ = 0;
   std::uint64_t next_order_ = 0;
