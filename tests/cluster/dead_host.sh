@@ -1,8 +1,8 @@
 #!/bin/bash
 # A host that falls silent as a whole, as one without power does: nothing that is sent to it arrives
 # and nobody says that it is gone. Every other rank gets an error that names its rank, once the
-# kernels have had no answer for 20 s, and says the same of the next call; so does that rank of
-# another one. Nothing hangs, and once the host answers again the launcher's job ends.
+# kernels have had no answer for 20 s, and the next call repeats it. Nothing hangs, and once the host
+# answers again the launcher's job ends. What its own rank says is not looked at.
 # Options: --timeout 200
 stop() {
   echo "dead_host: $*"
@@ -22,7 +22,7 @@ await() {
 }
 
 all_call() { [ "$(grep -c ' ready, pid ' /tmp/output)" = 4 ]; }
-# Of ranks 0 to 2: what comes from the launcher's daemon on the silent host comes later, if at all.
+# What the silent host's rank says comes by the launcher's daemon there: later, if at all.
 three_errors() { [ "$(grep -c '^rank [012] again: ' /tmp/output)" = 3 ]; }
 
 : >/tmp/output
@@ -45,6 +45,6 @@ errors = dict(re.findall(r"(?m)^rank (\d) error: (.*)$", text))
 again = dict(re.findall(r"(?m)^rank (\d) again: (.*)$", text))
 for rank in "012":
     assert re.match(r"peer-lost peer 3 at ", errors[rank]), errors
-    assert again[rank].startswith("aborted "), again
+    assert re.match(r"aborted .* rank 3, ", again[rank]), again
 assert " done, calls" not in text, text
 END_OF_PYTHON
