@@ -1,8 +1,8 @@
 #!/bin/bash
 # A host that falls silent as a whole, as one without power does: nothing that is sent to it arrives
 # and nobody says that it is gone. Every other rank gets an error that names its rank, once the
-# kernels have had no answer for 20 s, and the next call repeats it. Nothing hangs, and once the host
-# answers again the launcher's job ends. What its own rank says is not looked at.
+# kernels have had no answer for 20 s, and the next call repeats it. Nothing hangs, and once the
+# host answers again the launcher's job ends. What its own rank says is not looked at.
 # Options: --timeout 200
 stop() {
   echo "dead_host: $*"
