@@ -132,11 +132,30 @@ void blackhole(const std::string& name) {
   settle();
 }
 
+void freeze(const std::string& name) {
+  const Lock lock(world().mutex);
+  if (Device* device = world().device_named(name)) device->is_frozen = true;
+}
+
+void renumber(const std::string& name) {
+  const Lock lock(world().mutex);
+  Device* device = world().device_named(name);
+  if (device == nullptr) return;
+  ++device->times_renumbered;
+  tell_contexts(*device, device->options.infiniband ? IBV_EVENT_LID_CHANGE : IBV_EVENT_GID_CHANGE);
+}
+
+void tell(const std::string& name, ibv_event_type type) {
+  const Lock lock(world().mutex);
+  if (const Device* device = world().device_named(name)) tell_contexts(*device, type);
+}
+
 void restore(const std::string& name) {
   const Lock lock(world().mutex);
   Device* device = world().device_named(name);
   if (device == nullptr) return;
   device->is_blackholed = false;
+  device->is_frozen = false;
   if (device->is_cut) {
     device->is_cut = false;
     tell_contexts(*device, IBV_EVENT_PORT_ACTIVE);

@@ -11,6 +11,7 @@ namespace allrail::fake_verbs {
 namespace {
 
 constexpr int kGids = 4;  // link-local and IPv4, each as RoCE v1 and v2
+constexpr int kGidPlaces = 16;
 
 void fill_device(const Device& device, ibv_device_attr* attributes) {
   const DeviceOptions& options = device.options;
@@ -38,7 +39,8 @@ void fill_device(const Device& device, ibv_device_attr* attributes) {
 }
 
 std::uint16_t lid_of(const Device& device) {
-  return device.options.infiniband ? static_cast<std::uint16_t>(device.address >> 16) : 0;
+  if (!device.options.infiniband) return 0;
+  return static_cast<std::uint16_t>((device.address >> 16) + 4096U * device.times_renumbered);
 }
 
 void fill_port(const Device& device, ibv_port_attr& attributes) {
@@ -46,7 +48,7 @@ void fill_port(const Device& device, ibv_port_attr& attributes) {
   attributes.phys_state = device.is_cut ? 3 : 5;
   attributes.max_mtu = IBV_MTU_4096;
   attributes.active_mtu = device.options.mtu;
-  attributes.gid_tbl_len = kGids;
+  attributes.gid_tbl_len = kGidPlaces;
   attributes.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
   attributes.max_msg_sz = device.options.max_message_bytes;
   attributes.pkey_tbl_len = 1;
@@ -57,12 +59,17 @@ void fill_port(const Device& device, ibv_port_attr& attributes) {
       device.options.infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
 }
 
+/// Which of its GIDs lies at a place of the table: all move on by two with each new numbering.
+int gid_at(const Device& device, int index) {
+  return device.options.infiniband ? index : index - 2 * device.times_renumbered;
+}
+
 void fill_gid(const Device& device, int index, ibv_gid_entry& entry) {
   entry = {};
   entry.gid_index = static_cast<std::uint32_t>(index);
   entry.port_num = 1;
-  const int kind = device.options.infiniband ? 0 : index;
-  if (kind < 2) {
+  const int which = gid_at(device, index);
+  if (device.options.infiniband || which < 2) {
     entry.gid.global.subnet_prefix = htobe64(0xfe80000000000000ULL);
     std::memcpy(entry.gid.raw + 12, &device.address, 4);
     entry.gid.raw[8] = 2;
@@ -70,7 +77,7 @@ void fill_gid(const Device& device, int index, ibv_gid_entry& entry) {
     entry.gid.raw[10] = entry.gid.raw[11] = 0xff;
     std::memcpy(entry.gid.raw + 12, &device.address, 4);
   }
-  const bool second = index % 2 == 1;
+  const bool second = which % 2 == 1;
   entry.gid_type = second ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
   if (device.options.infiniband) entry.gid_type = IBV_GID_TYPE_IB;
 }
@@ -82,7 +89,8 @@ int gids_of(const Device& device) {
 }
 
 bool gid_is_set(const Device& device, int index) {
-  return index < gids_of(device) && index != device.options.unset_gid;
+  const int which = gid_at(device, index);
+  return which >= 0 && which < gids_of(device) && which != device.options.unset_gid;
 }
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
@@ -110,7 +118,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input*,
 
 }  // namespace
 
-bool has_gid(const Device& device, int index) { return index < gids_of(device); }
+bool has_gid(const Device& device, int index) { return gid_is_set(device, index); }
 
 bool leads_to(const Device& from, const ibv_ah_attr& way, const Device& to,
               const ibv_ah_attr& way_back) {
@@ -253,7 +261,7 @@ int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t in
   if (call.error() != 0) return call.error();
   const Context* ours = context_of(context);
   if (ours == nullptr || port != 1 || flags != 0) return EINVAL;
-  if (index >= kGids || !gid_is_set(*ours->owner, static_cast<int>(index))) return ENODATA;
+  if (index >= kGidPlaces || !gid_is_set(*ours->owner, static_cast<int>(index))) return ENODATA;
   ibv_gid_entry filled{};
   fill_gid(*ours->owner, static_cast<int>(index), filled);
   std::memcpy(entry, &filled, std::min(bytes, sizeof filled));
@@ -282,7 +290,7 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::
   if (ours == nullptr || flags != 0 || bytes != sizeof(ibv_gid_entry)) return -EINVAL;
   if (most < static_cast<std::size_t>(gids_of(*ours->owner))) return -EINVAL;
   ssize_t count = 0;
-  for (int index = 0; index < gids_of(*ours->owner); ++index)
+  for (int index = 0; index < kGidPlaces; ++index)
     if (gid_is_set(*ours->owner, index)) fill_gid(*ours->owner, index, entries[count++]);
   return count;
 }

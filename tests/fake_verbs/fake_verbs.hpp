@@ -84,8 +84,18 @@ int completions();
 void cut(const std::string& device);
 /// The same, but the port does not know: no event, and it stays active.
 void blackhole(const std::string& device);
-/// Ends either. After a cut contexts get IBV_EVENT_PORT_ACTIVE. Queue pairs in error stay so.
+/// Queue pairs of the device do nothing any more with what they were given to send, and tell no
+/// error: as of firmware that hangs.
+void freeze(const std::string& device);
+/// Ends each of them. After a cut contexts get IBV_EVENT_PORT_ACTIVE. Queue pairs in error stay so.
 void restore(const std::string& device);
+
+/// The port gets other numbers, and its contexts the event that says so: another LID on InfiniBand,
+/// on RoCE all GIDs move on in their table. Packets of queue pairs with the old numbers are lost,
+/// but not where librdmacm connected (these know no numbers here).
+void renumber(const std::string& device);
+/// The port's contexts get this event, and nothing has changed.
+void tell(const std::string& device, ibv_event_type type);
 
 /// From now on messages of the connection manager are lost over this device, without a word; data
 /// is not.

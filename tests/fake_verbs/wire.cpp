@@ -56,7 +56,7 @@ bool can_land(const Qp& qp, const Qp& peer) {
 bool has_work(const Qp& qp) {
   if (qp.abandoned) return false;
   if (qp.now == IBV_QPS_ERR) return !qp.sends.empty() || !qp.receives.empty();
-  if (qp.now != IBV_QPS_RTS || qp.sends.empty()) return false;
+  if (qp.now != IBV_QPS_RTS || qp.sends.empty() || qp.device()->is_frozen) return false;
   const Qp* peer = peer_of(qp);
   switch (reach(qp, peer)) {
     case Reach::Never:

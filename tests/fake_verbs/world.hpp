@@ -74,6 +74,8 @@ struct Device : ibv_device {
   std::uint32_t address = 0;  // IPv4, network order
   bool is_cut = false;
   bool is_blackholed = false;
+  bool is_frozen = false;
+  int times_renumbered = 0;
   bool manager_is_broken = false;
   std::uint64_t registered_bytes = 0;
   std::unique_ptr<Context> shared;  // what the ids of this device use, as in librdmacm

@@ -39,6 +39,7 @@ bool VerbsRail::service(RailEvents& events) {
   }
   any |= take_pending_strangers(events);
   const std::int64_t now_ns = base::now_ns();
+  check_overdue(now_ns, events);
   serviced_at_ns_ = now_ns;
   any |= try_waiting(now_ns, events);
   service_now_ = false;
@@ -68,21 +69,6 @@ void VerbsRail::take_completion_events() {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
   while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ibv_ack_cq_events(queue, 1);
-}
-
-bool VerbsRail::take_device_events(RailEvents& events) {
-  bool any = false;
-  ibv_async_event event{};
-  while (ibv_get_async_event(device_.get(), &event) == 0) {
-    const ibv_event_type type = event.event_type;
-    const bool mine = event.element.port_num == port_;
-    ibv_ack_async_event(&event);
-    any = true;
-    if (type == IBV_EVENT_PORT_ERR && mine) take_all_down("its port went down", events);
-    if (type == IBV_EVENT_PORT_ACTIVE && mine) silent_.clear();
-    if (type == IBV_EVENT_DEVICE_FATAL) take_all_down("its device failed", events);
-  }
-  return any;
 }
 
 Hello VerbsRail::my_hello(const Link& link) const {
@@ -200,13 +186,18 @@ void VerbsRail::connecting_failed(Link& link, const std::string& reason, RailEve
   // The side channel did not come about: its next address is tried next.
   if (link.state == Link::State::Resolving && link.way == Way::Direct) ++link.tries;
   dismantle(link, &events);
-  // What fails may be librdmacm rather than the network. Each rail of the peer has its own turns,
-  // because they are tried by turns as well: a pair would go the same way every time.
-  link.other_way.flip(static_cast<std::size_t>(link.remote.rail));
-  link.way = next_way(my_address(), link.remote, link.way);
+  // What fails may be librdmacm rather than the network.
+  take_other_way(link);
   wait_for_retry(link);
   base::log_debug("rail {}, rank {}: {}", name(), link.peer, text);
   events.link_down(index(), link.peer, text);
+}
+
+/// Each rail of the peer has its own turns, because they are tried by turns as well: a pair would
+/// go the same way every time.
+void VerbsRail::take_other_way(Link& link) const {
+  link.other_way.flip(static_cast<std::size_t>(link.remote.rail));
+  link.way = next_way(my_address(), link.remote, link.way);
 }
 
 void VerbsRail::wait_for_retry(Link& link) {

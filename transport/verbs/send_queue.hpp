@@ -50,6 +50,10 @@ class SendQueue {
   int chunks() const { return chunks_; }
   int credits() const { return credits_; }
   bool has_list() const { return posted_ != end_; }
+  /// Posted, and not known to be done.
+  bool in_flight() const { return done_ != posted_; }
+  /// Requests that are done, since clear().
+  std::uint64_t done() const { return done_; }
 
   /// Adds to the list. `id` is completed by the place in the ring.
   void append(const Request& request, WorkId id);

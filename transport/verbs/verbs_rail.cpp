@@ -85,6 +85,7 @@ void VerbsRail::open_device() {
   ibv_port_attr port{};
   check_errno_value(ibv_query_port(data, port_, &port), name(), "query its port");
   mtu_code_ = static_cast<std::uint8_t>(port.active_mtu);
+  identity_ = read_identity(*device_, port_, options_.gid_index);
   if (port.max_msg_sz != 0) max_chunk_bytes_ = std::min(max_chunk_bytes_, port.max_msg_sz);
   // Every completion that the links of a queue can have at once fits, so that it never overflows.
   completions_per_queue_ = std::min(device.max_cqe, kLinksPerCompletionQueue * kCompletionsPerLink);

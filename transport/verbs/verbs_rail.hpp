@@ -31,6 +31,9 @@ struct VerbsRailOptions {
   /// With other rails to take over, a silent peer is given up after half a second to two seconds,
   /// otherwise after 8 to 30: seven tries, each of one to four times the timeout.
   bool has_siblings = true;
+  /// For how long a queue pair may complete nothing of what it was given; 0: twice as long as a
+  /// device may take to say that it failed, ten seconds at least.
+  std::int64_t overdue_ns = 0;
 };
 
 /// Listens at once; Rail::address() says where. Throws Error{BadConfiguration} where the address

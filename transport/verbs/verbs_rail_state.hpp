@@ -1,6 +1,6 @@
 // The inside of a verbs rail. verbs_rail.cpp sets up, connection.cpp makes and ends connections,
 // through librdmacm (cm_connection.cpp) or without it (direct_connection.cpp), datapath.cpp moves
-// chunks.
+// chunks, health.cpp finds links that are of no use any more.
 #pragma once
 
 #include <array>
@@ -21,6 +21,7 @@
 #include "transport/tcp/acceptor.hpp"
 #include "transport/verbs/hello.hpp"
 #include "transport/verbs/link.hpp"
+#include "transport/verbs/port_identity.hpp"
 #include "transport/verbs/queue_pair.hpp"
 #include "transport/verbs/send_queue.hpp"
 #include "transport/verbs/verbs_objects.hpp"
@@ -117,7 +118,6 @@ class VerbsRail final : public Rail {
   // connection.cpp
   bool service(RailEvents& events);
   bool take_ready(int descriptor, RailEvents& events);
-  bool take_device_events(RailEvents& events);
   void take_completion_events();
   bool try_waiting(std::int64_t now_ns, RailEvents& events);
   /// False: why is in errno.
@@ -127,6 +127,7 @@ class VerbsRail final : public Rail {
   HelloContext context_of(int to_rank, int rail_of_acceptor) const;
   void make_way(Link& link, RailEvents& events);
   void connecting_failed(Link& link, const std::string& reason, RailEvents& events);
+  void take_other_way(Link& link) const;
   void wait_for_retry(Link& link);
   void go_up(Link& link, RailEvents& events) const;
   bool port_is_active() const;
@@ -134,6 +135,12 @@ class VerbsRail final : public Rail {
   void dismantle(Link& link, RailEvents* events);
   void take_down(Link& link, std::string_view reason, RailEvents& events);
   void take_all_down(std::string_view reason, RailEvents& events);
+
+  // health.cpp
+  bool take_device_events(RailEvents& events);
+  void follow_identity(RailEvents& events);
+  void check_overdue(std::int64_t now_ns, RailEvents& events);
+  std::int64_t overdue_ns(const Link& link) const;
 
   // cm_connection.cpp
   void listen();
@@ -203,7 +210,8 @@ class VerbsRail final : public Rail {
   int completions_per_queue_ = 0;
   std::uint32_t max_chunk_bytes_ = kMaxChunkBytes;
   std::uint8_t port_ = 1;
-  std::uint8_t mtu_code_ = 1;  // of the port
+  std::uint8_t mtu_code_ = 1;             // of the port
+  std::optional<PortIdentity> identity_;  // if the device told it
 
   std::span<std::byte> window_;
   MemoryRegion window_region_;

@@ -1,0 +1,135 @@
+// The verbs rail where no completion says that a link is of no use any more: the port has got other
+// numbers, or its queue pair stands still. And what one pins for its links.
+#include <chrono>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/fake_verbs/linked_rails.hpp"
+
+namespace allrail::transport {
+namespace {
+
+/// Since reset().
+int registrations() {
+  int count = 0;
+  for (int n = 1; n <= fake_verbs::calls(); ++n) {
+    count += fake_verbs::name_of_call(n) == "ibv_reg_mr" ? 1 : 0;
+  }
+  return count;
+}
+
+class LinkHealth : public VerbsRailLinks {
+ protected:
+  bool carries() {
+    const int arrived = counts_[1].arrived;
+    return post() && until([&] { return counts_[1].arrived > arrived; });
+  }
+  /// For so long nothing happens that would end a wait.
+  void look_for(std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    ASSERT_TRUE(until([&] { return std::chrono::steady_clock::now() > end; }));
+  }
+};
+
+// With nothing in flight that would fail.
+TEST_P(LinkHealth, FollowsThePortToItsNewNumbers) {
+  for (const bool infiniband : {false, true}) {
+    for (const char* device : {"fake0", "fake1"}) {
+      SCOPED_TRACE(std::string(device) + (infiniband ? ", InfiniBand" : ", RoCE"));
+      std::vector<DeviceOptions> devices = fake_verbs::default_devices();
+      for (DeviceOptions& one : devices) one.infiniband = infiniband;
+      gid_index_ = infiniband ? 0 : 1;
+      counts_ = {};
+      make(devices);
+      ASSERT_TRUE(until([&] { return both_up(); }));
+      fake_verbs::renumber(device);
+      const Counts& there = counts_[device == std::string("fake0") ? 0 : 1];
+      ASSERT_TRUE(until([&] { return there.downs > 0; }));
+      EXPECT_NE(there.first_reason.find(infiniband ? "its LID is" : "has moved to index 3"),
+                std::string::npos)
+          << there.first_reason;
+      ASSERT_TRUE(until([&] { return both_up(); }));
+      EXPECT_TRUE(carries());
+      TearDown();
+    }
+  }
+}
+
+// Most events are of other addresses of the interface, or come when nothing has changed.
+TEST_P(LinkHealth, StaysWhereNothingHasChanged) {
+  make();
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  for (const ibv_event_type type :
+       {IBV_EVENT_LID_CHANGE, IBV_EVENT_GID_CHANGE, IBV_EVENT_PKEY_CHANGE, IBV_EVENT_SM_CHANGE,
+        IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_PORT_ACTIVE}) {
+    fake_verbs::tell("fake0", type);
+    fake_verbs::tell("fake1", type);
+    look_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(carries());
+  }
+  EXPECT_EQ(counts_[0].downs + counts_[1].downs, 0) << counts_[0].first_reason;
+}
+
+TEST_P(LinkHealth, EndsWithAQueuePairThatStandsStill) {
+  overdue_ns_ = 50'000'000;
+  make();
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  look_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(counts_[0].downs, 0) << "nothing is in flight";
+  ASSERT_TRUE(carries());
+  fake_verbs::freeze("fake0");
+  ASSERT_TRUE(post());
+  ASSERT_TRUE(until([&] { return counts_[0].downs > 0; }));
+  EXPECT_NE(counts_[0].first_reason.find("completed nothing for 50 ms"), std::string::npos)
+      << counts_[0].first_reason;
+  fake_verbs::restore("fake0");
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  EXPECT_TRUE(carries());
+}
+
+class LinkHealthOfBothWays : public LinkHealth {};
+
+// librdmacm would connect a queue pair that stands still again and again.
+TEST_P(LinkHealthOfBothWays, AsksForDataBeforeItTrustsAgain) {
+  overdue_ns_ = 50'000'000;
+  make();
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  EXPECT_EQ(fake_verbs::live().ids, 4) << "by librdmacm";
+  fake_verbs::freeze("fake0");
+  ASSERT_TRUE(post());
+  ASSERT_TRUE(until([&] { return counts_[0].downs > 0; }));
+  const int ups = counts_[0].ups;
+  look_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(counts_[0].ups, ups);
+  fake_verbs::restore("fake0");
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  EXPECT_TRUE(carries());
+}
+
+// Each link has memory of its own; the window, the node's segment, is pinned with the first one.
+TEST_P(LinkHealth, PinsTheWindowOnceForAllLinks) {
+  fake_verbs::reset(1);
+  std::array<std::unique_ptr<Rail>, 3> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    auto options = fake_verbs::rail_options(rank == 0 ? 0 : 1, GetParam());
+    options.rank = rank;
+    options.size = 3;
+    ranks[static_cast<std::size_t>(rank)] = make_verbs_rail(options);
+  }
+  ranks[0]->set_primary_window(windows_[0]);
+  EXPECT_EQ(registrations(), 0) << "who has no link pins nothing";
+  ranks[0]->connect(1, ranks[1]->address());
+  EXPECT_EQ(registrations(), 2);
+  ranks[0]->connect(2, ranks[2]->address());
+  EXPECT_EQ(registrations(), 3);
+  EXPECT_EQ(fake_verbs::live().memory_regions, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LinkHealth, testing::Values(Ways::Manager, Ways::Direct),
+                         [](const auto& one) { return fake_verbs::ways_text(one.param); });
+
+INSTANTIATE_TEST_SUITE_P(Ways, LinkHealthOfBothWays, testing::Values(Ways::Both));
+
+}  // namespace
+}  // namespace allrail::transport
