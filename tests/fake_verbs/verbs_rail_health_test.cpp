@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/fake_verbs/linked_rails.hpp"
+#include "transport/verbs/port_identity.hpp"
 
 namespace allrail::transport {
 namespace {
@@ -124,6 +125,30 @@ TEST_P(LinkHealth, PinsTheWindowOnceForAllLinks) {
   ranks[0]->connect(2, ranks[2]->address());
   EXPECT_EQ(registrations(), 3);
   EXPECT_EQ(fake_verbs::live().memory_regions, 3);
+}
+
+TEST(PortIdentity, SaysWhyLinksAreOutdated) {
+  verbs::PortIdentity before;
+  before.lid = 3;
+  before.partition_key = 0xffff;
+  before.gid_index = 1;
+  before.gid = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 1};
+  EXPECT_EQ(verbs::why_outdated(before, before), "");
+  verbs::PortIdentity now = before;
+  now.lid = 7;
+  EXPECT_EQ(verbs::why_outdated(before, now), "its LID is 7 now, and was 3");
+  now = before;
+  now.partition_key = 0x8001;
+  EXPECT_EQ(verbs::why_outdated(before, now), "its partition key is 0x8001 now, and was 0xffff");
+  now = before;
+  now.gid[15] = 2;
+  EXPECT_EQ(verbs::why_outdated(before, now), "its GID is 10.9.0.2 now, and was 10.9.0.1");
+  now = before;
+  now.gid_index = 2;
+  EXPECT_EQ(verbs::why_outdated(before, now), "its GID 10.9.0.1 has moved to index 2");
+  now.gid_index = -1;
+  EXPECT_EQ(verbs::why_outdated(before, now), "its GID 10.9.0.1 is gone");
+  EXPECT_EQ(verbs::why_outdated(now, before), "") << "links without it went down when it left";
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LinkHealth, testing::Values(Ways::Manager, Ways::Direct),

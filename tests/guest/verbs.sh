@@ -29,7 +29,8 @@ allgather() {
 }
 allgather 4 2 --sizes 8:512K --factor 16 --iterations 5
 # Starting ranks takes longest here, so one job makes several.
-allgather 3 3 --sizes 8:2M --factor 64 --iterations 3 --algorithm direct,bruck,smp-recursive-doubling
+algorithms=direct,bruck,smp-recursive-doubling
+allgather 3 3 --sizes 8:2M --factor 64 --iterations 3 --algorithm "$algorithms"
 
 # The other collectives and plans, a communicator that is split off, and memory of the user that is
 # unmapped between two calls, each with every byte checked.
