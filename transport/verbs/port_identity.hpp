@@ -19,7 +19,6 @@ struct PortIdentity {
   int gid_index = -1;  // where the rail's GID lies in the port's table; -1: it is not there
   GidBytes gid{};
   std::uint32_t gid_type = 0;  // as ibv_gid_type
-  friend bool operator==(const PortIdentity&, const PortIdentity&) = default;
 };
 
 /// As the rail is made, which uses this entry of the GID table. Nothing if the device does not
