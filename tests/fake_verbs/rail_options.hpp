@@ -34,4 +34,16 @@ inline void rest_after_many(int looks) {
   if (looks > 200) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
+/// Looks, which is to poll the rails, until `done`; false if that takes too long.
+template <typename Done, typename Look>
+bool look_until(Done done, Look look) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (int looks = 0; !done(); ++looks) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    rest_after_many(looks);
+    look();
+  }
+  return true;
+}
+
 }  // namespace allrail::fake_verbs

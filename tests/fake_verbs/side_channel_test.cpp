@@ -112,14 +112,10 @@ class SideChannels : public testing::Test {
   }
   template <typename Done>
   bool until(Done done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    for (int looks = 0; !done(); ++looks) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      fake_verbs::rest_after_many(looks);
+    return fake_verbs::look_until(done, [this] {
       asked_->poll(at_asked_);
       connecting_->poll(at_connecting_);
-    }
-    return true;
+    });
   }
   Endpoint endpoint() { return verbs::decode_rail_address(asked_->address())->side_channel.at(0); }
   /// Whatever came before, the real rank 0 gets its link.

@@ -1,4 +1,5 @@
-// What the verbs rail asks of its queue pairs, and that a link that comes back starts anew.
+// What the verbs rail asks of its queue pairs and pins for its links, and that a link that comes
+// back starts anew.
 #include <array>
 
 #include <gtest/gtest.h>
@@ -11,6 +12,15 @@ namespace {
 
 using fake_verbs::DeviceOptions;
 using fake_verbs::Ways;
+
+/// Since reset().
+int registrations() {
+  int count = 0;
+  for (int n = 1; n <= fake_verbs::calls(); ++n) {
+    count += fake_verbs::name_of_call(n) == "ibv_reg_mr" ? 1 : 0;
+  }
+  return count;
+}
 
 TEST_P(VerbsRailLinks, AskForTheRetriesThatTheirDocumentsPromise) {
   for (const bool has_siblings : {true, false}) {
@@ -179,6 +189,25 @@ TEST_P(LinksOfBothWays, ComeUpByTheOtherWayAtFirst) {
   EXPECT_EQ(fake_verbs::live().ids, 2) << "only the listeners";
   ASSERT_TRUE(post());
   EXPECT_TRUE(until([&] { return counts_[1].arrived == 1; }));
+}
+
+// Each link has memory of its own; the window, the node's segment, is pinned with the first one.
+TEST_P(VerbsRailLinks, PinTheWindowOnceForAllOfThem) {
+  fake_verbs::reset(1);
+  std::array<std::unique_ptr<Rail>, 3> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    auto options = fake_verbs::rail_options(rank == 0 ? 0 : 1, GetParam());
+    options.rank = rank;
+    options.size = 3;
+    ranks[static_cast<std::size_t>(rank)] = make_verbs_rail(options);
+  }
+  ranks[0]->set_primary_window(windows_[0]);
+  EXPECT_EQ(registrations(), 0) << "who has no link pins nothing";
+  ranks[0]->connect(1, ranks[1]->address());
+  EXPECT_EQ(registrations(), 2);
+  ranks[0]->connect(2, ranks[2]->address());
+  EXPECT_EQ(registrations(), 3);
+  EXPECT_EQ(fake_verbs::live().memory_regions, 3);
 }
 
 TEST_P(VerbsRailLinks, SayWhenTheyHaveNoWayInCommon) {

@@ -72,13 +72,9 @@ class VerbsRailLists : public testing::Test {
 
   template <typename Done>
   bool until(Done done) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    for (int looks = 0; !done(); ++looks) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      fake_verbs::rest_after_many(looks);
+    return fake_verbs::look_until(done, [this] {
       for (std::size_t rank = 0; rank < 2; ++rank) rails_[rank]->poll(seen_[rank]);
-    }
-    return true;
+    });
   }
   bool both_up() { return rails_[0]->is_up(1) && rails_[1]->is_up(0); }
   Rail& sender() { return *rails_[0]; }
