@@ -54,8 +54,12 @@ void VerbsRail::check_overdue(std::int64_t now_ns, RailEvents& events) {
   const std::int64_t passed_ns = std::min(now_ns - serviced_at_ns_, kMostPerLookNs);
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = links_.at(i);
-    if (link.state != Link::State::Up || !link.sends.in_flight() ||
-        link.sends.done() != link.done_when_seen) {
+    if (link.state != Link::State::Up || !link.sends.in_flight()) {
+      link.waited_ns = -1;
+      continue;
+    }
+    // Posted or completed since the last look: the time before that is not waiting.
+    if (link.waited_ns < 0 || link.sends.done() != link.done_when_seen) {
       link.done_when_seen = link.sends.done();
       link.waited_ns = 0;
       continue;

@@ -83,7 +83,7 @@ struct Link {
   std::uint64_t receives_again = 0;  // of ours, posted again
   std::uint64_t receives_told = 0;   // as far as the peer was told
   std::uint64_t done_when_seen = 0;  // sends.done(), at the last look for progress
-  std::int64_t waited_ns = 0;        // for it to grow
+  std::int64_t waited_ns = -1;       // for it to grow; -1: nothing was in flight
   std::string doom;                  // why the link must go down at the next poll(); empty: no
 
   bool has_queue_pair() const {
