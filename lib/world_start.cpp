@@ -372,11 +372,10 @@ World::~World() {
   shm::notify(segment_);
   print_summary();
   control_.reset();
-  // Who has ended all its calls in peace says so even if another rank of the node, such as one that
-  // calls once more, ended the job meanwhile: the control plane may have left before it could tell.
-  const bool in_peace = !segment_.aborted() ||
-                        (!engine_->dead() && fabric_ && fabric_->oldest_open_call() == UINT64_MAX);
-  if (fabric_ && in_peace) fabric_->say_goodbye();
+  // Who has ended all its calls says so even if another rank of the node, such as one that calls
+  // once more, ended the job meanwhile: the control plane may have left before it could tell. Peers
+  // may owe acknowledgements, as one that is stopped does: what it was sent has left this process.
+  if (fabric_ && !engine_->dead()) fabric_->say_goodbye();
   if (fabric_) fabric_->shut_down();
   if (buffers_) buffers_->close();
   if (has_entered) job_->gate.leave();

@@ -202,7 +202,9 @@ int run_loop(const Arguments& arguments) {
   return kErrorCode;
 }
 
-/// One rank leaves in the way that `how` says; the others leave later, or call once more.
+/// One rank leaves in the way that `how` says; the others leave later, or call once more. All wait
+/// for `pause` seconds before the last of their calls, and who leaves for twice as long. So rank
+/// `stop`, which stops itself behind that call, has not acknowledged yet what it put there.
 int run_leave(const Arguments& arguments) {
   const std::string how = arguments.text("how", "end");
   const auto leaver = arguments.number("rank", 1);
@@ -212,11 +214,13 @@ int run_leave(const Arguments& arguments) {
   std::vector<unsigned char> whole(send.size() * static_cast<std::size_t>(communicator.size()));
   const auto calls = static_cast<std::uint64_t>(arguments.number("calls", 30));
   for (std::uint64_t call = 1; call <= calls; ++call) {
+    if (call == calls) sleep_seconds(arguments.seconds("pause", 0) * (me == leaver ? 2 : 1));
     fill_pattern(send, me, call);
     communicator.allgather(send, whole, options_of(arguments));
     check_blocks(whole, send.size(), 0, call);
   }
   say(prefix(communicator) + " ready, pid " + std::to_string(::getpid()));
+  if (me == arguments.number("stop", -1)) ::raise(SIGSTOP);
   if (me == leaver) {
     say(prefix(communicator) + " leaves");
     if (how == "_exit") ::_exit(0);

@@ -439,13 +439,13 @@ def test_leave_too_early():
 def test_leave_unheard():
     """A node's first rank has left, and another rank of it ends the job while the next is deaf.
 
-    What the control plane can no longer tell, the rails do.
+    What the control plane can no longer tell, the rails do, also to one that stopped before it
+    acknowledged what the first rank put last.
     """
     began = time.monotonic()
-    process = start_job(4, "2", "leave", "how=end", "rank=0", "wait=0.9", "call=1")
+    words = ("leave", "how=end", "rank=0", "pause=0.3", "wait=1.7", "call=1", "stop=2")
+    process = start_job(4, "2", *words)
     pids = wait_for_pids(process, 4)
-    time.sleep(0.1)
-    os.kill(pids[2], signal.SIGSTOP)
     time.sleep(2.5)
     os.kill(pids[2], signal.SIGCONT)
     result = end_job(process, began, 30)
