@@ -214,7 +214,7 @@ def test_edges_of_near_slots():
     env = {**DEFAULT_MEMORY, "ALLRAIL_SINGLE_COPY": "off"}
     for ranks in (2, 3, 4):
         sizes = around(*(largest_block("allgather", ranks, slot, env) for slot in slots))
-        words = ("bytes=" + sizes, "calls=450")  # several times round all 64 slots
+        words = ("bytes=" + sizes, "calls=450", "seconds=25")  # several times round all 64 slots
         result = job(ranks, None, "loop", *words, env=env, limit=30)
         what = "loop of %s bytes, %d ranks" % (sizes, ranks)
         expect(result.code == 0 and result.out.count(" done, calls 450") == ranks, what, result)
