@@ -145,6 +145,8 @@ class World::Allocation {
     try {
       action();
     } catch (const Error& error) {
+      // Who found that the job has ended takes the name of the memory away: that is the cause then.
+      world_.engine_->throw_if_dead();
       fail(error.what());
     }
   }
