@@ -45,6 +45,7 @@ void FabricState::chunks_completed(int rail, int peer_rank, int count) {
     chunk_done(peer, chunk);
   }
   link.waiting_since_ns = now_ns;
+  peer.losses_in_vain = 0;
   pump_needed_ = true;
 }
 

@@ -31,7 +31,8 @@ inline constexpr int kMaxChunksPerPut = 1024;
 struct FabricOptions {
   std::uint64_t stripe_threshold_bytes = 16ULL * 1024;  // puts up to this are always one chunk
   std::uint32_t chunk_bytes = 0;                        // 0: chosen from the put's size
-  // How long a peer that was connected may have no link before waiting for it is given up.
+  // How long a peer that was connected may have no link, or links that are lost again and deliver
+  // nothing, before waiting for it is given up.
   std::int64_t no_link_limit_ns = 5'000'000'000;
   std::int64_t connect_limit_ns = 60'000'000'000;  // the same for a peer never reached so far
   std::function<std::int64_t()> now_ns;            // empty: the monotonic clock

@@ -152,6 +152,8 @@ class FabricState : public RailEvents {
   void take_pair(Peer& peer, int rail, int peer_rail);
   void pair_failed(Peer& peer, int rail, std::string_view reason);
   std::string no_link_text(const Peer& peer, std::int64_t without_ns) const;
+  std::string pair_text(const Peer& peer, int rail, int peer_rail) const;
+  std::string lost_rails_text(const Peer& peer, const std::string& what) const;
 
   // fence.cpp
   void close_condemned();
@@ -166,6 +168,7 @@ class FabricState : public RailEvents {
   void check_stalls(Peer& peer);
   bool unreachable(const Peer& peer) const;
   void check_no_link(Peer& peer);
+  void check_losses_in_vain(const Peer& peer);
 
   std::int64_t now_ns_ = 0;         // when progress() or put() was entered, or something was heard
   std::int64_t all_polled_ns_ = 0;  // when the last look at all rails began

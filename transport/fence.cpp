@@ -28,6 +28,8 @@ constexpr std::int64_t kPatience = 200 * kMillisecond;
 constexpr std::int64_t kLeastStall = 500 * kMillisecond;
 // A rail that comes and goes would fill the log: of a link's later losses every doubling is told.
 constexpr std::uint64_t kLossesTold = 8;
+/// So many links in a row that came up and delivered nothing: the next one would not, either.
+constexpr int kMostLossesInVain = 3;
 static_assert(std::has_single_bit(kLossesTold));
 
 bool unanswered(const Link& link) {
@@ -79,6 +81,9 @@ void FabricState::lose_link(Peer& peer, int rail, std::string_view reason) {
   RailState& state = rails_[static_cast<std::size_t>(rail)];
   if (!link.up) return;
   tell_loss(peer, link, state.rail->name(), reason);
+  // With an open fence it was to say what became of an earlier one's.
+  if ((link.in_flight > 0 || link.fence.open) && peer.losses_in_vain++ == 0)
+    peer.in_vain_since_ns = now_ns_;
   link.up = false;
   link.blocked = link.hello_due = link.pong_due = false;
   link.reason = reason;
@@ -161,6 +166,7 @@ void FabricState::take_answer(Peer& peer, const ControlMessage& message) {
   PendingFence& fence = peer.links[message.rail].fence;
   if (!fence.open || fence.generation != message.number || fence.count != message.count) return;
   fence.open = false;
+  peer.losses_in_vain = 0;
   for (int c = 0; c < fence.count; ++c) {
     const ChunkName& chunk = fence.chunks[static_cast<std::size_t>(c)];
     // How long a part took that was lost and sent again says nothing of the rails.
@@ -181,6 +187,7 @@ void FabricState::check_peers() {
   next_check_ns_ = now_ns_ + kCheckInterval;
   for (Peer* peer : connected_) {
     check_no_link(*peer);
+    check_losses_in_vain(*peer);
     for (const Link& link : peer->links) owed_ = owed_ || link.fence.open;
     const auto up = std::count_if(peer->links.begin(), peer->links.end(),
                                   [](const Link& link) { return link.up; });
@@ -248,6 +255,18 @@ void FabricState::check_stalls(Peer& peer) {
 /// an address of it could be reached over any pair of rails, it will not come.
 bool FabricState::unreachable(const Peer& peer) const {
   return !peer.was_connected && connects_to(peer) && peer.probe.none_answers();
+}
+
+/// Links come up and go down again, and nothing gets through: as good as none.
+void FabricState::check_losses_in_vain(const Peer& peer) {
+  const std::int64_t passed_ns = now_ns_ - peer.in_vain_since_ns;
+  if (peer.left || peer.losses_in_vain < kMostLossesInVain || passed_ns < options_.no_link_limit_ns)
+    return;
+  give_up(peer.rank,
+          lost_rails_text(peer, fmt::format("has lost {} rails in a row to rank {} on host {} in "
+                                            "{} ms, and none delivered anything",
+                                            peer.losses_in_vain, peer.rank, peer.rails.host,
+                                            passed_ns / kMillisecond)));
 }
 
 void FabricState::check_no_link(Peer& peer) {

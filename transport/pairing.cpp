@@ -14,6 +14,14 @@
 
 namespace allrail::transport {
 
+namespace {
+
+void add_reason(std::string& reasons, const std::string& pair, const std::string& reason) {
+  reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", pair, reason);
+}
+
+}  // namespace
+
 RailPair FabricState::pair_of(const Peer& peer, int rail, int peer_rail) const {
   return connects_to(peer) ? RailPair{rail, peer_rail} : RailPair{peer_rail, rail};
 }
@@ -110,38 +118,39 @@ void FabricState::pair_failed(Peer& peer, int rail, std::string_view reason) {
   peer.pair_reasons[static_cast<std::size_t>(at - peer.rails.pairs.begin())] = reason;
 }
 
-std::string FabricState::no_link_text(const Peer& peer, std::int64_t without_ns) const {
-  const auto name_of = [&](int rail, int peer_rail) {
-    return fmt::format("{} to {}", rails_[static_cast<std::size_t>(rail)].rail->name(),
-                       peer.rails.rails[static_cast<std::size_t>(peer_rail)].name);
-  };
+std::string FabricState::pair_text(const Peer& peer, int rail, int peer_rail) const {
+  return fmt::format("{} to {}", rails_[static_cast<std::size_t>(rail)].rail->name(),
+                     peer.rails.rails[static_cast<std::size_t>(peer_rail)].name);
+}
+
+/// `what` happened to the rails to a peer that was connected, and why each of them went down.
+std::string FabricState::lost_rails_text(const Peer& peer, const std::string& what) const {
   std::string reasons;
-  const auto add = [&](const std::string& name, const std::string& reason) {
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, reason);
-  };
-  const auto ends =
-      fmt::format("rank {} on host {} has had no rail to rank {} on host {} for {} ms", rank_,
-                  options_.host, peer.rank, peer.rails.host, without_ns / 1'000'000);
-  if (peer.was_connected) {
-    for (std::size_t i = 0; i < peer.links.size(); ++i) {
-      const Link& link = peer.links[i];
-      const int partner = link.peer_rail >= 0 ? link.peer_rail : link.target;
-      if (partner < 0) continue;
-      const std::string since =
-          link.last_attempt.empty() ? "" : ", and since: " + link.last_attempt;
-      add(name_of(static_cast<int>(i), partner), link.reason + since);
-    }
-    return fmt::format("{} ({}); check the network between the two hosts", ends, reasons);
+  for (std::size_t i = 0; i < peer.links.size(); ++i) {
+    const Link& link = peer.links[i];
+    const int partner = link.peer_rail >= 0 ? link.peer_rail : link.target;
+    if (partner < 0) continue;
+    const std::string since = link.last_attempt.empty() ? "" : ", and since: " + link.last_attempt;
+    add_reason(reasons, pair_text(peer, static_cast<int>(i), partner), link.reason + since);
   }
+  return fmt::format("rank {} on host {} {} ({}); check the network between the two hosts", rank_,
+                     options_.host, what, reasons);
+}
+
+std::string FabricState::no_link_text(const Peer& peer, std::int64_t without_ns) const {
+  const std::string what = fmt::format("has had no rail to rank {} on host {} for {} ms", peer.rank,
+                                       peer.rails.host, without_ns / 1'000'000);
+  if (peer.was_connected) return lost_rails_text(peer, what);
+  std::string reasons;
   for (std::size_t i = 0; i < peer.rails.pairs.size(); ++i) {
     const RailPair& pair = peer.rails.pairs[i];
-    add(name_of(pair.lower, pair.higher), peer.pair_reasons[i]);
+    add_reason(reasons, pair_text(peer, pair.lower, pair.higher), peer.pair_reasons[i]);
   }
   return fmt::format(
-      "{}: no pair of their rails answers ({}); check the network between the two hosts, name "
-      "rails "
-      "that reach each other with ALLRAIL_RAILS, or say with ALLRAIL_RAIL_PAIRS which pairs do",
-      ends, reasons);
+      "rank {} on host {} {}: no pair of their rails answers ({}); check the network between the "
+      "two hosts, name rails that reach each other with ALLRAIL_RAILS, or say with "
+      "ALLRAIL_RAIL_PAIRS which pairs do",
+      rank_, options_.host, what, reasons);
 }
 
 }  // namespace allrail::transport

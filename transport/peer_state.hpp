@@ -200,6 +200,9 @@ struct Peer {
   std::int64_t next_ping_ns = 0;
   std::int64_t ping_interval_ns = 0;
   std::int64_t no_link_since_ns = -1;
+  // Links that were lost, one after the other, with chunks of which the peer told nothing.
+  int losses_in_vain = 0;
+  std::int64_t in_vain_since_ns = 0;
 
   OpenPut& put(std::uint64_t number) { return queue[number % kPutQueue]; }
   /// Ports that have their turn on the same rail, where all are usable, share an entry.

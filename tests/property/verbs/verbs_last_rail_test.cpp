@@ -53,6 +53,7 @@ class VerbsLastRail : public testing::TestWithParam<Ways> {
         options.rank = rank;
         options.size = 2;
         options.secret = secret;
+        options.overdue_ns = overdue_ns_;
         rails.push_back(make_verbs_rail(options));
         rails.back()->set_primary_window(one.memory);
         one.rails.rails.push_back({options.name, rails.back()->address()});
@@ -96,6 +97,7 @@ class VerbsLastRail : public testing::TestWithParam<Ways> {
     return true;
   }
 
+  std::int64_t overdue_ns_ = 0;
   std::int64_t now_ns_ = 1'000'000'000;
   std::array<Rank, 2> ranks_;
 };
@@ -132,6 +134,37 @@ TEST_P(VerbsLastRail, SaysWhyEachWasLostAndWhatTheLastAttemptSaid) {
   for (const char* words : {"rank 0 on host host-0", "rank 1 on host host-1", "check the network"})
     EXPECT_NE(failure.text.find(words), std::string::npos) << failure.text;
 }
+
+/// Whose queue pairs are found to stand still soon.
+class VerbsRailsThatStandStill : public VerbsLastRail {
+ protected:
+  VerbsRailsThatStandStill() { overdue_ns_ = 200'000'000; }
+};
+
+// librdmacm connects them again, and they stand still as before.
+TEST_P(VerbsRailsThatStandStill, AreGivenUpThoughTheyComeUpAgain) {
+  until("two links", [this] { return all_up(); });
+  for (const char* device : {"fake0", "fake1"}) fake_verbs::freeze(device);
+  Put put;
+  put.peer = 1;
+  put.from = at(0).memory.data();
+  put.bytes = kBytes;
+  sender().put(put);
+  // Time goes on only while there are links: that there is none for long is another error.
+  until("the end", [this] {
+    if (all_up()) now_ns_ += 10'000'000;
+    return sender().failure_.has_value();
+  });
+  const FabricFailure failure = *sender().failure_;
+  EXPECT_EQ(failure.peer, 1);
+  for (const char* words :
+       {"rank 0 on host host-0 has lost ", " rails in a row to rank 1 on host host-1 in ",
+        "none delivered anything", "has completed nothing for 200 ms", "check the network"})
+    EXPECT_NE(failure.text.find(words), std::string::npos) << failure.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(ByManager, VerbsRailsThatStandStill, testing::Values(Ways::Manager),
+                         [](const auto& one) { return ways_text(one.param); });
 
 INSTANTIATE_TEST_SUITE_P(EachWay, VerbsLastRail,
                          testing::Values(Ways::Manager, Ways::Direct, Ways::Both),
