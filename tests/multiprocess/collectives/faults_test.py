@@ -325,6 +325,17 @@ def test_kill_launcher_in_start():
         check_clean()
 
 
+def test_kill_in_an_allocation():
+    """A rank comes to the memory of a Buffer when those that saw another one die took its name."""
+    words = ("bytes=64", "seconds=30", "memory=buffer")
+    process = start_job(4, None, "loop", *words, env={"PROBE_LATE_AT_OPEN": "1:2"})
+    pids = wait_for_pids(process, 4)
+    time.sleep(0.5)
+    os.kill(pids[3], signal.SIGKILL)
+    killed = time.monotonic()
+    check_killed(end_job(process, killed, 25), 4, 3, killed, "rank 1 is late")
+
+
 # ---- a rank is slow ----
 
 
