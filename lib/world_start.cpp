@@ -374,7 +374,7 @@ World::~World() {
   control_.reset();
   // Who has ended all its calls says so even if another rank of the node, such as one that calls
   // once more, ended the job meanwhile: the control plane may have left before it could tell. Peers
-  // may owe acknowledgements, as one that is stopped does: what it was sent has left this process.
+  // may owe acknowledgements, as one that is stopped does: what they were sent goes before this.
   if (fabric_ && !engine_->dead()) fabric_->say_goodbye();
   if (fabric_) fabric_->shut_down();
   if (buffers_) buffers_->close();

@@ -28,9 +28,9 @@ constexpr std::int64_t kPatience = 200 * kMillisecond;
 constexpr std::int64_t kLeastStall = 500 * kMillisecond;
 // A rail that comes and goes would fill the log: of a link's later losses every doubling is told.
 constexpr std::uint64_t kLossesTold = 8;
+static_assert(std::has_single_bit(kLossesTold));
 /// So many links in a row that came up and delivered nothing: the next one would not, either.
 constexpr int kMostLossesInVain = 3;
-static_assert(std::has_single_bit(kLossesTold));
 
 bool unanswered(const Link& link) {
   return link.in_flight > 0 || link.ping_sent_ns > link.ping_answered_ns;

@@ -121,6 +121,7 @@ TEST_P(VerbsLastRail, SaysWhyEachWasLostAndWhatTheLastAttemptSaid) {
     now_ns_ += 100'000'000;
     return sender().failure_.has_value();
   });
+  ASSERT_TRUE(sender().failure_.has_value());
   const FabricFailure failure = *sender().failure_;
   EXPECT_EQ(failure.peer, 1);
   EXPECT_FALSE(failure.mismatch);
@@ -155,6 +156,7 @@ TEST_P(VerbsRailsThatStandStill, AreGivenUpThoughTheyComeUpAgain) {
     if (all_up()) now_ns_ += 10'000'000;
     return sender().failure_.has_value();
   });
+  ASSERT_TRUE(sender().failure_.has_value());
   const FabricFailure failure = *sender().failure_;
   EXPECT_EQ(failure.peer, 1);
   for (const char* words :
