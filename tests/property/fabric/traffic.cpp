@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <optional>
-#include <random>
 
 #include <fmt/core.h>
 
 #include "tests/bytes.hpp"
+#include "tests/property/fabric/faults.hpp"
+#include "tests/property/fabric/random.hpp"
 #include "tests/property/fabric/world.hpp"
 
 namespace allrail::transport {
@@ -19,17 +19,6 @@ constexpr std::byte kGuard{0xEE};     // memory that no put names
 constexpr std::byte kConsumed{0xDD};  // memory whose put was consumed
 constexpr std::int64_t kMillisecond = 1'000'000;
 constexpr std::int64_t kLongestRun = 120'000 * kMillisecond;
-
-/// Splitmix64: most of a run's time would go into a better generator.
-struct Random {
-  std::uint64_t state;
-  std::uint64_t operator()() {
-    std::uint64_t value = (state += 0x9E3779B97F4A7C15);
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-    return value ^ (value >> 31);
-  }
-};
 
 /// One put, seen from both ends.
 struct Exchange {
@@ -43,7 +32,7 @@ struct Exchange {
 
 class Traffic {
  public:
-  explicit Traffic(std::uint64_t seed) : engine_{seed}, world_(make_options(seed)) {
+  explicit Traffic(std::uint64_t seed) : random_{seed}, world_(make_options(seed)) {
     const auto ranks = static_cast<std::size_t>(world_.ranks());
     second_.resize(ranks);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -52,7 +41,7 @@ class Traffic {
       windows_.push_back(world_.fabric(static_cast<int>(rank)).register_window(second_[rank]));
     }
     plan_puts();
-    plan_faults();
+    faults_ = plan_faults(random_, world_, cables_, rail_count_);
   }
 
   RunResult run() {
@@ -65,8 +54,7 @@ class Traffic {
     if (!result_.error.empty()) return result_;
     // Whatever is still under way must land nowhere.
     const std::int64_t end_ns = now() + 3'000 * kMillisecond;
-    for (const Fault& fault : faults_)
-      if (!fault.applied) world_.network().heal(fault.one, fault.other);
+    heal_rest(faults_, world_.network());
     while (now() < end_ns) world_.step(20 * kMillisecond);
     check_memory();
     check_counters();
@@ -75,17 +63,8 @@ class Traffic {
   }
 
  private:
-  struct Fault {
-    std::int64_t time_ns = 0;
-    FakeNetwork::Port one, other;
-    enum class Kind { Cut, Heal, Freeze } kind = Kind::Cut;
-    FakeCut how;
-    std::int64_t duration_ns = 0;
-    bool applied = false;
-  };
-
-  std::uint64_t below(std::uint64_t limit) { return limit == 0 ? 0 : engine_() % limit; }
-  bool chance(unsigned percent) { return below(100) < percent; }
+  std::uint64_t below(std::uint64_t limit) { return random_.below(limit); }
+  bool chance(unsigned percent) { return random_.chance(percent); }
   std::int64_t now() { return world_.network().now_ns(); }
 
   RunResult& fail(std::string text) {
@@ -131,15 +110,6 @@ class Traffic {
     }
   }
 
-  /// The rail of a rank that is on this cable, if it has one.
-  std::optional<FakeNetwork::Port> port_on(int rank, int cable) const {
-    if (cables_.empty()) return FakeNetwork::Port{rank, cable};
-    const auto& cables = cables_[static_cast<std::size_t>(rank)];
-    const auto at = std::ranges::find(cables, cable);
-    if (at == cables.end()) return std::nullopt;
-    return FakeNetwork::Port{rank, static_cast<int>(at - cables.begin())};
-  }
-
   std::size_t pair(int from, int to) const {
     return static_cast<std::size_t>(from) * second_.size() + static_cast<std::size_t>(to);
   }
@@ -165,56 +135,12 @@ class Traffic {
           if (end + bytes + 16 > kWorldMemoryBytes) break;
           end += bytes + below(16);
           put.from.resize(bytes);
-          fill_randomly(put.from, engine_);
+          fill_randomly(put.from, random_);
           put.expected = put.from;
           puts_[pair(from, to)].push_back(std::move(put));
           ++total_;
         }
       }
-  }
-
-  void plan_faults() {
-    if (chance(15)) return;
-    const std::uint64_t count = 1 + below(8);
-    for (std::uint64_t i = 0; i < count; ++i) {
-      Fault fault;
-      fault.time_ns =
-          now() + static_cast<std::int64_t>(below(chance(70) ? 6 : 800) *
-                                                static_cast<std::uint64_t>(kMillisecond) +
-                                            below(1'000'000));
-      const int cable = static_cast<int>(below(rail_count_));
-      const int a = static_cast<int>(below(second_.size()));
-      const int b = (a + 1 + static_cast<int>(below(second_.size() - 1))) % world_.ranks();
-      const auto one = port_on(a, cable);
-      const auto other = port_on(b, cable);
-      fault.how.silent = chance(25);
-      fault.how.longest_notice_ns =
-          static_cast<std::int64_t>(1 + below(chance(50) ? 1'000'000 : 1'500'000'000));
-      fault.how.late_chance = chance(70) ? 0.6 : 0;
-      fault.how.latest_ns = chance(50) ? 20 * kMillisecond : 2'000 * kMillisecond;
-      fault.duration_ns = static_cast<std::int64_t>(below(1'500)) * kMillisecond;
-      if (!one || !other) continue;
-      fault.one = *one;
-      fault.other = *other;
-      if (chance(30)) fault.kind = Fault::Kind::Freeze;
-      faults_.push_back(fault);
-      if (fault.kind == Fault::Kind::Freeze) continue;
-      fault.kind = Fault::Kind::Heal;
-      fault.time_ns += fault.duration_ns;
-      faults_.push_back(fault);
-    }
-  }
-
-  void apply_faults() {
-    for (Fault& fault : faults_) {
-      if (fault.applied || fault.time_ns > now()) continue;
-      fault.applied = true;
-      FakeNetwork& network = world_.network();
-      if (fault.kind == Fault::Kind::Cut) network.cut(fault.one, fault.other, fault.how);
-      if (fault.kind == Fault::Kind::Heal) network.heal(fault.one, fault.other);
-      if (fault.kind == Fault::Kind::Freeze)
-        network.freeze(fault.one, fault.other, fault.duration_ns);
-    }
   }
 
   void send(int from, int to) {
@@ -297,7 +223,7 @@ class Traffic {
   }
 
   void one_step() {
-    apply_faults();
+    apply_due(faults_, world_.network());
     bool any = false;
     for (int rank = 0; rank < world_.ranks(); ++rank) {
       if (chance(20)) continue;
@@ -342,8 +268,8 @@ class Traffic {
       for (int peer = 0; peer < world_.ranks(); ++peer) {
         if (rank == peer) continue;
         for (int cable = 0; cable < static_cast<int>(rail_count_); ++cable) {
-          const auto mine = port_on(rank, cable);
-          const auto theirs = port_on(peer, cable);
+          const auto mine = port_on(cables_, rank, cable);
+          const auto theirs = port_on(cables_, peer, cable);
           if (!mine) continue;
           const int expected = theirs ? theirs->rail : -1;
           const int partner = world_.fabric(rank).partner(peer, mine->rail);
@@ -383,7 +309,7 @@ class Traffic {
     result_.duplicates = all.duplicates;
   }
 
-  Random engine_;
+  Random random_;
   std::uint64_t rail_count_ = 0;
   bool is_stream_ = false;                // no put is answered
   std::vector<std::vector<int>> cables_;  // as in WorldOptions

@@ -4,6 +4,15 @@
 
 namespace allrail::transport {
 
+std::optional<FakeNetwork::Port> port_on(const std::vector<std::vector<int>>& cables, int rank,
+                                         int cable) {
+  if (cables.empty()) return FakeNetwork::Port{rank, cable};
+  const auto& mine = cables[static_cast<std::size_t>(rank)];
+  const auto at = std::ranges::find(mine, cable);
+  if (at == mine.end()) return std::nullopt;
+  return FakeNetwork::Port{rank, static_cast<int>(at - mine.begin())};
+}
+
 World::World(const WorldOptions& options)
     : network_(std::make_unique<FakeNetwork>(options.seed, options.ranks, options.rails)),
       glances_(options.glances) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct WorldOptions {
   /// Ranks glance() at one peer, in turn, and make progress() in every fourth step only.
   bool glances = false;
 };
+
+/// The rail of a rank that is on this cable, if it has one. `cables` as in WorldOptions.
+std::optional<FakeNetwork::Port> port_on(const std::vector<std::vector<int>>& cables, int rank,
+                                         int cable);
 
 /// The ranks and their network, without traffic.
 class World {
