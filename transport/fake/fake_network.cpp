@@ -259,14 +259,21 @@ void FakeNetwork::send(Link& link, int side, const Chunk& chunk) {
   End& end = link.ends[side];
   const FakeRailOptions& options = options_of(link, side);
   FakeRail& sender = *rail(link.ports[side]);
-  const double duration_ns = static_cast<double>(chunk.bytes) / options.bytes_per_second * 1e9;
-  sender.sends_until_ns_ = std::max(sender.sends_until_ns_, now_ns_ - options.saved_up_ns) +
-                           static_cast<std::int64_t>(duration_ns);
+  const auto duration_ns =
+      options.startup_ns +
+      static_cast<std::int64_t>(static_cast<double>(chunk.bytes) / options.bytes_per_second * 1e9);
+  sender.sends_until_ns_ =
+      std::max(sender.sends_until_ns_, now_ns_ - options.saved_up_ns) + duration_ns;
   // Time does not leap over the moment in which it has left.
   if (sender.sends_until_ns_ > now_ns_) at(sender.sends_until_ns_, [] {});
   end.last_arrival_ns =
       std::max(end.last_arrival_ns, std::max(sender.sends_until_ns_, now_ns_) + options.delay_ns +
                                         random(options.jitter_ns));
+  if (options.startup_ns > 0) {
+    FakeRail& receiver = *rail(link.ports[1 - side]);
+    end.last_arrival_ns = std::max(end.last_arrival_ns, receiver.receives_until_ns_ + duration_ns);
+    receiver.receives_until_ns_ = end.last_arrival_ns;
+  }
   auto parcel = std::make_shared<Parcel>();
   parcel->chunk = chunk;
   parcel->generation = end.generation;

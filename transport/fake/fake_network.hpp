@@ -24,6 +24,9 @@ struct FakeRailOptions {
   double bytes_per_second = 1e9;  // of everything that one rank sends on this rail
   std::int64_t delay_ns = 5'000;
   std::int64_t jitter_ns = 0;
+  // What a chunk costs its sender's rail beside its bytes, and its receiver's rail then has one
+  // chunk coming in at a time, as in the papers' model of a port. 0: neither.
+  std::int64_t startup_ns = 0;
   std::int64_t saved_up_ns = 0;  // what it could have sent in so much idle time goes at once
   int queue_depth = 64;
   std::uint32_t max_chunk_bytes = 1U << 20;

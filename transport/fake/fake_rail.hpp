@@ -75,6 +75,7 @@ class FakeRail final : public Rail {
   int index_;
   std::string name_;
   std::int64_t sends_until_ns_ = 0;
+  std::int64_t receives_until_ns_ = 0;  // see startup_ns
   // Peers to whom something was posted since submit(). What is not held is under way already, but
   // whoever forgets submit() is to be seen.
   std::set<int> unsubmitted_;
