@@ -150,6 +150,13 @@ void tell(const std::string& name, ibv_event_type type) {
   if (const Device* device = world().device_named(name)) tell_contexts(*device, type);
 }
 
+void tell_removal(const std::string& name) {
+  const Lock lock(world().mutex);
+  const Device* device = world().device_named(name);
+  for (const auto& id : world().ids)
+    if (!id->abandoned && id->device == device) push_event(*id, RDMA_CM_EVENT_DEVICE_REMOVAL);
+}
+
 void restore(const std::string& name) {
   const Lock lock(world().mutex);
   Device* device = world().device_named(name);

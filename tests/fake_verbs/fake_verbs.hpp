@@ -96,6 +96,8 @@ void restore(const std::string& device);
 void renumber(const std::string& device);
 /// The port's contexts get this event, and nothing has changed.
 void tell(const std::string& device, ibv_event_type type);
+/// Every id of the device, listeners too, gets RDMA_CM_EVENT_DEVICE_REMOVAL. The device stays.
+void tell_removal(const std::string& device);
 
 /// From now on messages of the connection manager are lost over this device, without a word; data
 /// is not.

@@ -67,6 +67,21 @@ TEST_P(LinkHealth, StaysWhereNothingHasChanged) {
   EXPECT_EQ(counts_[0].downs + counts_[1].downs, 0) << counts_[0].first_reason;
 }
 
+// Nothing is in flight, so only the event says so.
+TEST_P(LinkHealth, EndsWithADeviceThatFails) {
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    counts_ = {};
+    make();
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    fake_verbs::tell(rank == 0 ? "fake0" : "fake1", IBV_EVENT_DEVICE_FATAL);
+    ASSERT_TRUE(until([&] { return counts_[rank].downs > 0; }));
+    EXPECT_EQ(counts_[rank].first_reason, "its device failed");
+    ASSERT_TRUE(until([&] { return both_up(); })) << "the device works again";
+    EXPECT_TRUE(carries());
+    TearDown();
+  }
+}
+
 TEST_P(LinkHealth, EndsWithAQueuePairThatStandsStill) {
   overdue_ns_ = kOverdueNs;
   make();
@@ -118,6 +133,20 @@ TEST_P(LinkHealthOfBothWays, AsksForDataBeforeItTrustsAgain) {
   fake_verbs::restore("fake0");
   ASSERT_TRUE(until([&] { return both_up(); }));
   EXPECT_TRUE(carries());
+}
+
+// Its ids hear of it, which links that were connected without librdmacm have none of.
+TEST_P(LinkHealthOfBothWays, EndsWithADeviceThatIsRemoved) {
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    counts_ = {};
+    make();
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    fake_verbs::tell_removal(rank == 0 ? "fake0" : "fake1");
+    ASSERT_TRUE(until([&] { return counts_[rank].downs > 0; }));
+    EXPECT_NE(counts_[rank].first_reason.find("remov"), std::string::npos)
+        << counts_[rank].first_reason;
+    TearDown();
+  }
 }
 
 TEST(PortIdentity, SaysWhyLinksAreOutdated) {
