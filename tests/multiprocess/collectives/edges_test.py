@@ -18,6 +18,8 @@ KIBI = 1024
 LINE_BYTES = 40  # kLineBytes, coll/schedule/schedule.hpp
 # The rows of kTable, coll/selection.cpp, for what a node contributes.
 ROWS = (48 * KIBI, 64 * KIBI, 256 * KIBI)
+# And of one for rails that are faster than the processors alone, which nobody can say beforehand.
+FAST_ROW = 512 * KIBI
 SWITCHES = {  # nodes, ranks per node: at which of them this layout goes over to the last rows
     (2, 1): 256 * KIBI,
     (4, 1): 256 * KIBI,
@@ -44,6 +46,8 @@ ROOTED_ROWS = {
     ("alltoall", 256): ((3, 1, ""), (2, 1, ""), (2, 2, ""), (4, 1, "")),
     ("alltoall", KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, "")),
     ("alltoall", 4 * KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, "")),
+    ("alltoall", 256 * KIBI): ((4, 1, ""),),
+    ("alltoall", 2048 * KIBI): ((4, 1, ""),),
     ("gather", KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, ""), (4, 1, "0,0,1,1"), (17, 1, "")),
     ("scatter", KIBI): ((2, 1, ""), (2, 2, ""), (4, 1, ""), (4, 1, "0,0,1,1"), (9, 1, "")),
 }
@@ -115,6 +119,10 @@ def test_edges_of_selection():
         ranks = nodes * per_node
         check_edge(lambda way: way.algorithm, bytes_per_node // per_node, ranks, nodes)
         check_grid(ranks, nodes, around(*(row // per_node for row in ROWS)))
+    # Both that are taken there, whichever it is.
+    either = ("algorithms=smp-recursive-doubling,smp-ring", "ports=0", "leaders=0")
+    for ranks in (4, 8):
+        check_bytes("grid", ranks, 4, around(FAST_ROW * 4 // ranks), *either)
 
 
 def test_edges_of_slots():
@@ -187,7 +195,12 @@ def test_edges_of_rooted_selection():
             what = "%s of %d bytes on %d nodes" % (collective, size, nodes)
             expect(at != above, "no edge: %s, %s" % (at, what))
     for collective in ("broadcast", "alltoall", "gather", "scatter"):
-        sizes = around(*(size for name, size in ROOTED_ROWS if name == collective))
+        sizes = [size for name, size in ROOTED_ROWS if name == collective]
+        if collective == "alltoall":  # of the last ones only the number of ports changes
+            words = ("collectives=alltoall", "algorithms=,smp-direct", "ports=0")
+            check_bytes("rooted-grid", 4, 4, around(*sizes[-2:]), *words)
+            sizes = sizes[:-2]
+        sizes = around(*sizes)
         for ranks, nodes in ((2, 1), (2, 2), (4, 2), (4, 4)):
             check_rooted(ranks, nodes, sizes, collective)
     for collective in ("gather", "scatter"):

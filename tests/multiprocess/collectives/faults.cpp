@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "tests/multiprocess/collectives/any_call.hpp"
 #include "tests/multiprocess/collectives/probe_support.hpp"
 
 namespace probe {
@@ -103,6 +104,13 @@ void call_other(allrail::Communicator& communicator, const std::string& collecti
   if (collective == "broadcast") communicator.broadcast(whole, root);
   if (collective == "alltoall") communicator.alltoall(whole, whole);
   if (collective == "allgatherv") call_allgatherv(communicator, send, whole, skip, call);
+  if (collective == "gatherv" || collective == "scatterv" || collective == "alltoallv") {
+    AnySpec spec{any_kind(collective), root, send.size(), call % 2 == 0, {}};
+    AnyCall any(communicator, spec);
+    any.fill(call);
+    any.call(communicator);
+    any.check();
+  }
   for (int i = 0; collective == "barrier" && i < kBarriers; ++i) communicator.barrier();
 }
 

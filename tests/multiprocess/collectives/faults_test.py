@@ -142,6 +142,15 @@ def test_kill_allgatherv():
             kill_one(seed, ranks, nodes, size, ("",), words=("collective=allgatherv",))
 
 
+def test_kill_v_forms():
+    """Of an alltoallv ranks may be killed while counts are exchanged, too."""
+    for ranks, nodes in ((4, None), (3, "3"), (6, "4")):
+        for collective in ("gatherv", "scatterv", "alltoallv"):
+            for seed in seeds(2, 15):
+                size = 64 if seed % 2 else 1_500_000
+                kill_one(seed, ranks, nodes, size, ("",), words=("collective=" + collective,))
+
+
 def test_kill_small_four_nodes():
     kill_many("4", 64, ("", "direct", "smp-ring", "smp-bruck"))
 
