@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 INFO = sys.argv.pop(1)
+LONG = os.environ.get("ALLRAIL_TEST_LONG") == "1"
 # 10 us a message, 1 byte/us, and nothing else costs.
 HOCKNEY = (
     "--message-us", "10", "--rail-MBps", "1", "--latency-us", "0", "--post-us", "0",
@@ -63,17 +64,17 @@ class Simulate(unittest.TestCase):
         self.assertIn("1 of 2048 leaders", rows[0]["evaluated"])
         self.assertIn("up to", rows[2]["not_evaluated"])
 
-    def evaluated(self, collective, names, *arguments):
-        """Half a sentence for every algorithm, which has a time and took no more than 1 GB."""
+    def evaluated(self, collective, names, *arguments, gigabytes=1):
+        """Half a sentence for every algorithm, which has a time and took no more memory."""
 
         def bound():
-            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+            resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
 
         result = subprocess.run(
             [INFO, "simulate", collective, "1K", *arguments, "--algorithm", names, "--json"],
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300 if LONG else 100,
             check=False,
             preexec_fn=bound,
         )
@@ -94,25 +95,42 @@ class Simulate(unittest.TestCase):
             for name, evaluated in self.evaluated(collective, names, *large).items():
                 self.assertEqual(evaluated, one_leader, name)
         # No rank stands for others where one is the root.
-        for collective, names in (
+        all_leaders = [
             ("gather", "smp-direct,smp-binomial"),
             ("scatter", "smp-binomial"),
             ("broadcast", "smp-binomial,smp-chain"),
-        ):
+        ]
+        if LONG:  # half a minute each
+            all_leaders += [
+                ("allgather", "smp-gather-broadcast"),
+                ("allgather", "smp-direct-gather-broadcast"),
+                ("gather", "topology,topology-direct"),
+                ("scatter", "smp-direct,topology,topology-direct"),
+            ]
+        for collective, names in all_leaders:
             for name, evaluated in self.evaluated(collective, names, *large).items():
                 self.assertEqual(evaluated, "all 16384 leaders, node phase in closed form", name)
 
     def test_flat_forms_go_up_to_4096_ranks_and_say_where_one_stands_for_all(self):
         job = ("--nodes", "4096")
         every, one = "all 4096 ranks", "1 of 4096 ranks, the others do the same"
-        for collective, expected in (
-            ("allgather", {"direct": one, "ring": one, "bruck": every}),
+        forms = [
+            (
+                "allgather",
+                {"direct": one, "ring": one, "bruck": every, "recursive-doubling": every},
+            ),
             ("gather", {"direct": every, "binomial": every}),
-            ("scatter", {"binomial": every}),
-            ("broadcast", {"binomial": every}),
-            ("alltoall", {"direct": one}),
-        ):
-            found = self.evaluated(collective, ",".join(expected), *job)
+            ("scatter", {"direct": every, "binomial": every}),
+            ("broadcast", {"binomial": every, "chain": every}),
+            ("alltoall", {"direct": one, "recursive-doubling": one}),
+        ]
+        if LONG:  # a minute and a gigabyte each
+            forms += [
+                ("broadcast", {"scatter-allgather": every}),
+                ("alltoall", {"bruck": every}),
+            ]
+        for collective, expected in forms:
+            found = self.evaluated(collective, ",".join(expected), *job, gigabytes=2)
             self.assertEqual(found, expected, collective)
         # 16 times as many, by one of them.
         found = self.evaluated("allgather", "direct", "--nodes", "65536")
