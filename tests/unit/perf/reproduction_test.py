@@ -120,8 +120,23 @@ class Reproduction(unittest.TestCase):
             self.assertEqual(half > 1.1 * quiet, slowed, name)
             self.assertGreater(most, 2 * quiet, name)
 
+    def test_leaders_on_one_socket_gain_nothing(self):
+        (_, one), (_, four) = tables(1)[5:]
+        for name in ("smp-multi-leader-recursive-doubling", "smp-multi-leader-ring"):
+            for size in (512, 4096):
+                self.assertGreater(four[size, name] / one[size, name], 0.98, (size, name))
+
+    def test_leaders_near_the_rail_gain_more_with_more_nodes(self):
+        rows = [times[1 << 20, "smp-binomial"] for _, times in tables(3)[8:]]
+        two, four, eight_of_two, eight_of_four = (
+            far / near for near, far in zip(rows[::2], rows[1::2])
+        )
+        self.assertLess(two, four)
+        self.assertLess(four, eight_of_two)
+        self.assertAlmostEqual(eight_of_two, eight_of_four)
+
     def test_leaders_near_the_rail_gain(self):
-        results = tables(3)
+        results = tables(3)[:8]
         order = ["broadcast", "gather"] * 4
         self.assertEqual([name for name, _ in results], order)
         for first in (0, 4):
