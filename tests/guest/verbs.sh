@@ -72,6 +72,17 @@ for counted in "64 200" "262144 40" "1048576 20"; do
   awk '{ reads = 0; for (i = 10; i <= NF; ++i) if ($i ~ /^0:/) reads = substr($i, 3) }
     $5 != "locks" || $6 > reads + 0 { bad = 1 } END { exit bad }' /tmp/count.log ||
     fail "a small call takes locks, and not for completion events: $(cat /tmp/count.log)"
+  # Beside the doorbell it waits: by yields, and after a while for an event, which an ioctl arms.
+  python3 - <<'END_OF_PYTHON' || fail "a small call asks the system for more: $(cat /tmp/count.log)"
+allowed = {
+    0: "read", 1: "write", 7: "poll", 16: "ioctl", 24: "sched_yield", 202: "futex",
+    203: "sched_setaffinity", 204: "sched_getaffinity", 228: "clock_gettime", 232: "epoll_wait",
+    281: "epoll_pwait", 324: "membarrier",
+}
+for line in open("/tmp/count.log"):
+    made = {int(one.split(":")[0]) for one in line.partition(" calls ")[2].split()}
+    assert made and made <= set(allowed), line
+END_OF_PYTHON
 done
 
 # The cost model is fitted to both rails, and chooses as the model of a tuning file. The kernel

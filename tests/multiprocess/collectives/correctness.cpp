@@ -231,12 +231,14 @@ int run_huge(const Arguments& arguments) {
     }
   };
   const auto starts = static_cast<std::uint64_t>(arguments.number("starts", 0));
+  allrail::CallOptions options;
+  options.algorithm = arguments.text("algorithm", "");
   if (starts == 0) {
     fill_pattern(mine, communicator.rank(), 1);
     if (is_uneven) {
-      communicator.allgatherv(mine, whole, counts);
+      communicator.allgatherv(mine, whole, counts, options);
     } else {
-      communicator.allgather(mine, whole);
+      communicator.allgather(mine, whole, options);
     }
     check(1);
   } else {
