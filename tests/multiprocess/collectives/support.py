@@ -19,6 +19,7 @@ from harness import (
     BEHAVIOUR,
     PROBE,
     RUN,
+    STALLS,
     Skip,
     enter_private_tmp,
     environment,
@@ -26,6 +27,7 @@ from harness import (
     files,
     finish,
     marked_processes,
+    passed,
     start,
     wait_until,
 )
