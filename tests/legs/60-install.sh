@@ -7,6 +7,25 @@
 try "configure as quickstart" configure build-unity -Dunity=on -Dunity_size=1000
 try "build as quickstart" ninja -C build-unity --quiet launcher/run/allrail-run \
   perf/allrail-bench perf/allrail-info
+
+# Every library that meson looks for comes with a package that ./quickstart installs.
+quickstart_installs_all() {
+  local name file package listed missing=0
+  listed=$(tests/lab/package-list build)
+  while read -r name; do
+    file=$(pkg-config --variable=pcfiledir "$name")/$name.pc
+    package=$(dpkg -S "$file" | cut -d: -f1)
+    grep -qxF "$package" <<<"$listed" || {
+      echo "$name is in $package, which is not of the group build in tests/lab/packages"
+      missing=1
+    }
+  done < <(meson introspect --dependencies build-unity |
+    python3 -c 'import json, sys
+for one in json.load(sys.stdin):
+    if one["name"] not in ("threads", "dl"): print(one["name"])' | sort -u)
+  [ "$missing" = 0 ]
+}
+try "quickstart installs what it needs" quickstart_installs_all
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export DESTDIR=$work/root
