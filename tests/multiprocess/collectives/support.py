@@ -19,7 +19,6 @@ from harness import (
     BEHAVIOUR,
     PROBE,
     RUN,
-    STALLS,
     Skip,
     enter_private_tmp,
     environment,
@@ -27,7 +26,6 @@ from harness import (
     files,
     finish,
     marked_processes,
-    passed,
     start,
     wait_until,
 )

@@ -1,12 +1,10 @@
 """Starting jobs, and looking for what they left behind."""
 
-import copy
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 
@@ -30,48 +28,9 @@ def expect(condition, text, result=None):
     raise AssertionError(text)
 
 
-class Stalls:
-    """When nothing ran: a machine that was paused, or so busy that not even a thread that wakes up
-    fifty times a second had a turn. What tests say of times is said of the rest of the time."""
-
-    def __init__(self):
-        self.last = time.monotonic()
-        self.found = []  # when each began and ended
-        threading.Thread(target=self.watch, daemon=True).start()
-
-    def watch(self):
-        while True:
-            time.sleep(0.02)
-            now = time.monotonic()
-            if now - self.last > 0.2:
-                self.found.append((self.last, now))
-            self.last = now
-
-    def since(self, began):
-        """How long they took since then, in all."""
-        now, last = time.monotonic(), self.last
-        current = [(last, now)] if now - last > 0.2 else []
-        spans = self.found + current
-        return sum(end - max(start, began) for start, end in spans if end > began)
-
-
-STALLS = Stalls()
-
-
-def passed(began):
-    return time.monotonic() - began - STALLS.since(began)
-
-
 class Result:
-    def __init__(self, code, out, err, began):
-        self.code, self.out, self.err = code, out, err
-        self.elapsed = time.monotonic() - began  # at least; what must not take longer: seconds
-        self.seconds = passed(began)
-
-    def without_output(self):
-        short = copy.copy(self)
-        short.out = ""
-        return short
+    def __init__(self, code, out, err, seconds):
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
 
     def __repr__(self):
         return "code %s after %.2f s\nstdout: %s\nstderr: %s" % (
@@ -112,7 +71,9 @@ def start(command, **options):
 def finish(process, began, text=None, limit=60):
     out, err = process.communicate(text, timeout=limit)
     code = process.returncode
-    return Result(code, out.decode(errors="replace"), err.decode(errors="replace"), began)
+    return Result(
+        code, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - began
+    )
 
 
 def run(command, text=None, limit=60, **options):
@@ -170,9 +131,9 @@ def may_be_left(name):
 
 
 def wait_until(condition, what, seconds=10):
-    began = time.monotonic()
+    limit = time.monotonic() + seconds
     while not condition():
-        expect(passed(began) < seconds, "waited %s s for: %s" % (seconds, what))
+        expect(time.monotonic() < limit, "waited %s s for: %s" % (seconds, what))
         time.sleep(0.01)
 
 
