@@ -151,15 +151,18 @@ struct Crossing {
   std::uint64_t large_bytes;
 };
 
+void expect_few_messages_win_with_small_blocks(const Crossing& one) {
+  EXPECT_LT(2 * time_of(one.operation, one.for_small, 8), time_of(one.operation, one.for_large, 8))
+      << one.for_small;
+}
+
 // Alltoalls by Bruck's algorithm and Standard Exchange carry every block log n / 2 times, and a
 // binomial broadcast leaves most ports idle.
 TEST(Ports, FewMessagesWinWithSmallBlocksAndFewBytesWithLargeOnes) {
   for (const Crossing& one : {Crossing{Operation::Alltoall, "bruck", "direct", 4096},
                               Crossing{Operation::Alltoall, "recursive-doubling", "direct", 4096},
                               Crossing{Operation::Broadcast, "binomial", "chain", 61440}}) {
-    EXPECT_LT(2 * time_of(one.operation, one.for_small, 8),
-              time_of(one.operation, one.for_large, 8))
-        << one.for_small;
+    expect_few_messages_win_with_small_blocks(one);
     EXPECT_GT(time_of(one.operation, one.for_small, one.large_bytes),
               1.2 * time_of(one.operation, one.for_large, one.large_bytes))
         << one.for_large;
@@ -172,9 +175,7 @@ TEST(Ports, TheLeadOfFewMessagesIsLostWhereBytesCount) {
                               Crossing{Operation::Allgather, "recursive-doubling", "ring", 4000},
                               Crossing{Operation::Gather, "binomial", "direct", 4000},
                               Crossing{Operation::Scatter, "binomial", "direct", 4000}}) {
-    EXPECT_LT(2 * time_of(one.operation, one.for_small, 8),
-              time_of(one.operation, one.for_large, 8))
-        << one.for_small;
+    expect_few_messages_win_with_small_blocks(one);
     EXPECT_LT(time_of(one.operation, one.for_large, one.large_bytes),
               1.5 * time_of(one.operation, one.for_small, one.large_bytes))
         << one.for_large;
