@@ -3,7 +3,7 @@
 // With forbid=R, or forbid=all, the system refuses rank R, or all, to read other processes' memory.
 // With hidden=R rank R is a process that others may not look into.
 // Exit codes: 0 as expected, 1 wrong bytes, 2 no such mode, 42 an Error, which is printed as
-// `rank R error: CODE peer P at SECONDS: TEXT`.
+// `rank R error: CODE peer P at SECONDS: TEXT`; `rank R after SECONDS` is how long that took.
 #include <cstdlib>
 #include <iostream>
 
@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   // half of what large ones take.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  const double began = probe::now_seconds();
   try {
     const probe::Arguments arguments(argc, argv);
     const std::string forbidden = arguments.text("forbid", "");
@@ -76,6 +77,7 @@ int main(int argc, char** argv) {
     return 1;
   } catch (const allrail::Error& error) {
     probe::say(prefix + " error: " + probe::describe(error));
+    probe::say(prefix + " after " + std::to_string(probe::now_seconds() - began));
     return probe::kErrorCode;
   }
 }

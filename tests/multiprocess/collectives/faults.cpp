@@ -132,8 +132,9 @@ void spin_seconds(double seconds) {
 
 /// Allgathers of each size in turn, until rank 0 says in its block that it is time to end: after so
 /// many `seconds`, but not before `least` calls; after so many `calls`; or when there is a file of
-/// the name that `until` gives.
-std::uint64_t loop_until_told(allrail::Communicator& communicator, const Arguments& arguments) {
+/// the name that `until` gives. `call_began` is when the last of them was made.
+std::uint64_t loop_until_told(allrail::Communicator& communicator, const Arguments& arguments,
+                              double& call_began) {
   constexpr std::size_t kFlagBytes = 8;
   const auto sizes = arguments.numbers("bytes", "1024");
   const auto late = arguments.number("sleep_rank", -1);
@@ -174,6 +175,7 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
                       (!until.empty() && ::access(until.c_str(), F_OK) == 0);
     send[0] = over ? 1 : 0;
     fill_pattern(send.subspan(kFlagBytes), communicator.rank(), call);
+    call_began = now_seconds();
     if (other.empty()) {
       communicator.allgather(send, whole, options);
       check_blocks(whole, bytes, kFlagBytes, call);
@@ -194,12 +196,14 @@ int run_loop(const Arguments& arguments) {
   auto communicator = allrail::Communicator::world();
   communicator.barrier();
   say(prefix(communicator) + " ready, pid " + std::to_string(::getpid()));
+  double call_began = 0;
   try {
-    const std::uint64_t calls = loop_until_told(communicator, arguments);
+    const std::uint64_t calls = loop_until_told(communicator, arguments, call_began);
     say(prefix(communicator) + " done, calls " + std::to_string(calls));
     return 0;
   } catch (const allrail::Error& error) {
     say(prefix(communicator) + " error: " + describe(error));
+    say(prefix(communicator) + " after " + std::to_string(now_seconds() - call_began));
   }
   try {
     communicator.barrier();

@@ -57,21 +57,7 @@ def test_pairs_by_setting():
 
 def check_no_start(code, words, rails, env=None):
     ranks = len(rails)
-    what = "rails %s, %s" % (" ".join(rails), env)
-    result = job(
-        ranks,
-        str(ranks),
-        "loop",
-        "bytes=64",
-        "seconds=1",
-        wrapper=by_rank(*rails),
-        env=env,
-    )
-    for rank, one in reports(result, ranks).items():
-        expect(one.code == code, "rank %d: %r; %s" % (rank, one, what), result)
-        for word in words:
-            expect(word in one.text, "rank %d says %r: %r; %s" % (rank, word, one, what), result)
-    expect(result.seconds < 8, "soon: " + what, result)
+    check_start(code, words, ranks, str(ranks), env, wrapper=by_rank(*rails))
 
 
 def test_pairs_of_two_kinds():

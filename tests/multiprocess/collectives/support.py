@@ -23,6 +23,7 @@ from harness import (
     enter_private_tmp,
     environment,
     expect,
+    expect_within,
     files,
     finish,
     marked_processes,

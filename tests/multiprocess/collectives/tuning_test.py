@@ -205,7 +205,6 @@ def test_tuning_files_differ():
                     ("rank 0", "rank 1", "ALLRAIL_TUNING_FILE", "4 rules"),
                     nodes=nodes,
                     env=env,
-                    soon=3.0,
                     wrapper=[*ODD_FILE[:2], ODD_FILE[2] % action, ODD_FILE[3]],
                 )
         result = job(
@@ -236,7 +235,6 @@ def test_tuning_file_is_wrong():
                 said,
                 ranks=ranks,
                 env={"ALLRAIL_TUNING_FILE": path % "wrong"},
-                soon=3.0,
             )
         for file, words in (("wrong", said), ("none", (path % "none", "No such file"))):
             action = "export ALLRAIL_TUNING_FILE=" + path % file
@@ -245,7 +243,6 @@ def test_tuning_file_is_wrong():
                 words,
                 nodes="3",
                 env={"ALLRAIL_TUNING_FILE": path % "tuning"},
-                soon=3.0,
                 wrapper=[*ODD_FILE[:2], ODD_FILE[2] % action, ODD_FILE[3]],
             )
 

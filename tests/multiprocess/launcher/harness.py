@@ -87,6 +87,27 @@ def job(ranks, *arguments, options=(), **others):
     return run([RUN, "-n", str(ranks), *options, PROBE, *arguments], **others)
 
 
+def expect_within(seconds, attempt):
+    """A promise about time: `attempt` returns how long something took, and anything that tells what
+    it was. A machine that is busy or stalls is late once; what is broken is late in all tries.
+    Returns what the last try did."""
+    late = []
+    for _ in range(3):
+        took, what = attempt()
+        if took < seconds:
+            return what
+        late.append("%.2f s: %r" % (took, what))
+    raise AssertionError("more than %s s in three tries:\n%s" % (seconds, "\n".join(late)))
+
+
+def run_within(seconds, *arguments, **options):
+    def attempt():
+        result = run(*arguments, **options)
+        return result.seconds, result
+
+    return expect_within(seconds, attempt)
+
+
 def marked_processes():
     found = []
     for entry in os.listdir("/proc"):
