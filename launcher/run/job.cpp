@@ -43,7 +43,12 @@ sigset_t handled_signals() {
   sigemptyset(&set);
   for (const int number :
        {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}) {
-    sigaddset(&set, number);
+    // Who starts it may want a hang-up (nohup) or Ctrl-C (a shell's job in the background) to end
+    // nothing. A signalfd would show such a signal all the same, as it is blocked.
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    const bool ends_jobs = number == SIGINT || number == SIGHUP || number == SIGQUIT;
+    if (!ends_jobs || before.sa_handler != SIG_IGN) sigaddset(&set, number);
   }
   return set;
 }

@@ -88,7 +88,8 @@ class Job {
   base::Deadline output_deadline_ = base::Deadline::never();
 };
 
-/// The signals that the launcher's loop takes; to be blocked before any thread starts.
+/// The signals that the launcher's loop takes, without those that end jobs and were to be ignored
+/// when it was started; to be blocked before any thread starts.
 sigset_t handled_signals();
 
 }  // namespace allrail::launcher::run
