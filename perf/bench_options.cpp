@@ -1,5 +1,6 @@
 #include "perf/bench_options.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -73,6 +74,15 @@ void check_what(const BenchOptions& options) {
   }
   if (options.what == "barrier" && options.algorithms != std::vector<std::string>{"auto"}) {
     throw CLI::ValidationError("--algorithm", "barriers have one algorithm; leave it out");
+  }
+  const auto measured = tunes ? options.collectives : std::vector<std::string>{options.what};
+  if (options.memory == BenchOptions::Memory::Node &&
+      std::ranges::any_of(
+          measured, [](const auto& name) { return name != "allgather" && name != "barrier"; })) {
+    throw CLI::ValidationError("--memory",
+                               "only the result of an allgather is stored once per node; take "
+                               "ordinary or buffer" +
+                                   std::string(tunes ? ", or --collectives allgather" : ""));
   }
   if (options.skew_ns && (tunes || options.what == "put" || options.what == "fit")) {
     throw CLI::ValidationError("--skew",
@@ -197,7 +207,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   app.add_option(
          "--memory", memory,
          "ordinary; buffer: what Allrail allocates and keeps registered; or node: the result "
-         "in a NodeBuffer, once per node, the rest in Buffers")
+         "of an allgather in a NodeBuffer, once per node, what is sent in a Buffer")
       ->check(CLI::IsMember({"ordinary", "buffer", "node"}))
       ->capture_default_str();
   auto* const mode_option =
@@ -219,6 +229,9 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
     app.parse(argc, argv);
     options.sizes = parse_sizes(sizes, factor);
     if (options.what == "barrier") options.sizes = {0};
+    options.memory = memory == "buffer" ? BenchOptions::Memory::Buffer
+                     : memory == "node" ? BenchOptions::Memory::Node
+                                        : BenchOptions::Memory::Ordinary;
     options.algorithms = algorithms_named(algorithms, options.what);
     check_what(options);
   } catch (const CLI::ParseError& error) {
@@ -227,9 +240,6 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
     return refuse_command_line(1, [&] { std::cerr << "allrail-bench: " << error.what() << '\n'; });
   }
   options.mode = mode == "isolated" ? Mode::Isolated : Mode::Streaming;
-  options.memory = memory == "buffer" ? BenchOptions::Memory::Buffer
-                   : memory == "node" ? BenchOptions::Memory::Node
-                                      : BenchOptions::Memory::Ordinary;
   options.check = !no_check;
   return -1;
 }

@@ -92,7 +92,7 @@ def setting_table(samples: Samples, setting: Setting, mode: str) -> list[str]:
     libraries = samples.libraries(setting, mode)
     ours = [library for library in libraries if library in MEMORY_OF]
     compared = ours if len(ours) < len(libraries) else []
-    limited = setting.rates is not None
+    limited = setting.rates is not None and samples.collective != "barrier"
     head = ["bytes per rank", *(["rail limit"] if limited else []), *libraries]
     head += [f"{library} of the limit" for library in (libraries if limited else [])]
     head += ["best peer"] if compared else []

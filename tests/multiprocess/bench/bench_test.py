@@ -112,6 +112,14 @@ def test_barrier():
     expect("--algorithm" in result.err + result.out, "it does not name what is wrong", result)
 
 
+def test_memory_of_allgathers():
+    """Ranks of a node receive the same of an allgather only."""
+    for what in (("gather",), ("alltoall",), ("tune", "/nowhere/t.json")):
+        result = job(2, *what, "--memory", "node", limit=60, env=environment())
+        expect(result.code not in (0, None), "%s is taken" % (what,), result)
+        expect("--memory" in result.err + result.out, "it does not name what is wrong", result)
+
+
 def test_no_overlap():
     result, document = bench(2, "2", "--sizes", "8,64K", "--iterations", "3")
     expect([row["overlap"] for row in document["results"]] == [None, None], "overlap", result)

@@ -189,6 +189,10 @@ class Goals(unittest.TestCase):
         text["context"]["collective"] = "barrier"
         self.assertIn("| 0 B | 2 (2 - 2); 2 |", report.write_report(text))
         self.assertNotIn("Against the goals", report.write_report(text))
+        shaped = sample("allrail", [2], 0, "shaped-x1") + sample("mpich", [3], 0, "shaped-x1")
+        table = report.setting_table(Samples(shaped, "barrier"), SHAPED_X1, "isolated")
+        self.assertEqual({line.count("|") for line in table if line}, {0, table[2].count("|")})
+        self.assertNotIn("limit", "".join(table))
 
     def test_goals_for_the_json_file(self):
         rows = goals.summarize_goals(Samples(self.small(8, 1.6)))
