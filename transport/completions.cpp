@@ -76,6 +76,8 @@ void FabricState::look_at_departures() {
 
 void FabricState::chunk_done(Peer& peer, const ChunkName& chunk) {
   OpenPut& put = peer.put(chunk.put);
+  // A goodbye has completed it, and what was in flight is acknowledged later.
+  if (put.done_chunks == put.cut.count) return;
   if (++put.done_chunks < put.cut.count) return;
   if (Observation* observed = observation_of(put)) learn_shares(peer, *observed);
   complete(peer, put);

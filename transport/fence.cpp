@@ -66,7 +66,9 @@ void FabricState::drop_link(Peer& peer, int rail, std::string_view reason) {
 }
 
 void FabricState::close_condemned() {
-  for (const Condemned& link : condemned_) {
+  // To drop one may condemn others of its peer.
+  for (std::size_t i = 0; i < condemned_.size(); ++i) {
+    const Condemned link = condemned_[i];
     // Not before now: a rail may have been reporting.
     if (link.peer->left) rails_[static_cast<std::size_t>(link.rail)].rail->forget(link.peer->rank);
     if (link.peer->links[static_cast<std::size_t>(link.rail)].generation == link.generation)

@@ -184,7 +184,7 @@ void RoundTripMeter::completed(std::int64_t round_trip_ns, bool was_idle) {
   if (was_idle) {
     samples_[static_cast<std::size_t>(count_ % kSamples)] = round_trip_ns;
     ++count_;
-    const auto used = std::min(count_, kSamples);
+    const auto used = std::min<std::int64_t>(count_, kSamples);
     round_trip_ns_ = *std::min_element(samples_.begin(), samples_.begin() + used);
   } else if (round_trip_ns_ == 0 || round_trip_ns < round_trip_ns_) {
     round_trip_ns_ = round_trip_ns;

@@ -118,7 +118,7 @@ class RoundTripMeter {
  private:
   static constexpr int kSamples = 8;
   std::array<std::int64_t, kSamples> samples_{};
-  int count_ = 0;
+  std::int64_t count_ = 0;
   std::int64_t round_trip_ns_ = 0;
 };
 

@@ -214,6 +214,40 @@ TEST(FabricProperty, TheGoodbyeDoesNotLieInARail) {
   EXPECT_TRUE(world.network().all_submitted(0));
 }
 
+// The peer has what it needed, and says so over one rail before the other one acknowledges.
+TEST(FabricProperty, AcknowledgementsBehindAGoodbyeEndNothingTwice) {
+  WorldOptions options;
+  options.ranks = 3;
+  options.rails.resize(2);
+  options.rails[1].delay_ns = 5'000'000;
+  World world(options);
+  world.connect_all();
+  Fabric& mine = world.fabric(1);
+  ASSERT_TRUE(world.run_until(
+      [&] {
+        return mine.partner(0, 0) >= 0 && mine.partner(0, 1) >= 0 && mine.partner(2, 0) >= 0 &&
+               world.fabric(0).partner(1, 0) >= 0;
+      },
+      1'000'000'000));
+  const std::vector<std::byte> data(256U << 10);
+  const auto put = [&](int peer, std::uint64_t call, std::size_t bytes) {
+    world.fabric(peer).expect(1, bytes);
+    return mine.put({.peer = peer, .from = data.data(), .bytes = bytes, .call = call});
+  };
+  const std::uint64_t number = put(0, 1, data.size());
+  const std::uint64_t other = put(2, 2, 100);
+  world.fabric(0).say_goodbye();
+  ASSERT_TRUE(world.run_until([&] { return mine.completed(0, number) && mine.completed(2, other); },
+                              4'000'000));
+  EXPECT_EQ(mine.oldest_open_call(), UINT64_MAX);
+  for (int i = 0; i < 100; ++i) world.step();
+  EXPECT_EQ(mine.oldest_open_call(), UINT64_MAX);
+  const std::uint64_t later = put(2, 3, 100);
+  EXPECT_EQ(mine.oldest_open_call(), 3U);
+  EXPECT_TRUE(world.run_until([&] { return mine.completed(2, later); }, 1'000'000'000));
+  EXPECT_EQ(mine.oldest_open_call(), UINT64_MAX);
+}
+
 TEST(FabricProperty, APeerThatWasNeverThereIsWaitedFor) {
   World world(WorldOptions{});
   world.fabric(0).connect(1, world.rails_of(0, 1));
