@@ -222,6 +222,27 @@ TEST_P(RailConformance, WindowsAreToldApartByTheirKeys) {
   receiver().unregister_window(second_key);
 }
 
+// As where a plan receives into what another call sends from, and where two send from the same.
+TEST_P(RailConformance, ASourceEndsAloneWhateverElseItsMemoryIs) {
+  connect();
+  std::vector<std::byte> memory(1000);
+  const RemoteKey key = receiver().register_window(memory);
+  receiver().register_source(memory);
+  receiver().unregister_source(memory);
+  sender().register_source(source_);  // as it was
+  sender().unregister_source(source_);
+  Chunk chunk;
+  chunk.from = source_.data() + 7;
+  chunk.bytes = 900;
+  chunk.primary = false;
+  chunk.window = key;
+  ASSERT_TRUE(sender().post(1, chunk));
+  ASSERT_TRUE(until([&] { return at_receiver_.arrivals.size() == 1; }));
+  EXPECT_TRUE(std::equal(memory.begin(), memory.begin() + 900, source_.begin() + 7));
+  EXPECT_EQ(at_sender_.downs, 0);
+  receiver().unregister_window(key);
+}
+
 TEST_P(RailConformance, ControlMessagesTravelBothWays) {
   connect();
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{60}, kMaxControlBytes}) {

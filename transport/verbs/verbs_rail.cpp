@@ -133,7 +133,7 @@ void VerbsRail::set_primary_window(std::span<std::byte> memory) { window_ = memo
 RemoteKey VerbsRail::register_window(std::span<std::byte> memory) {
   MemoryRegion region = register_memory(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   const RemoteKey key{reinterpret_cast<std::uintptr_t>(memory.data()), region->rkey};
-  regions_.push_back({memory, std::move(region)});
+  regions_.push_back({memory, std::move(region), 0});
   return key;
 }
 
@@ -145,14 +145,26 @@ void VerbsRail::unregister_window(const RemoteKey& key) {
 }
 
 void VerbsRail::register_source(std::span<const std::byte> memory) {
-  regions_.push_back({memory, register_memory(memory, 0)});
+  if (Region* known = source_region(memory)) {
+    ++known->sources;  // requests in flight have its key, whoever of its users ends first
+    return;
+  }
+  regions_.push_back({memory, register_memory(memory, 0), 1});
 }
 
 void VerbsRail::unregister_source(std::span<const std::byte> memory) {
+  Region* const known = source_region(memory);
+  if (known == nullptr || --known->sources > 0) return;
+  regions_.erase(regions_.begin() + (known - regions_.data()));
+}
+
+/// A window of the same memory is another region, which somebody else gives back.
+VerbsRail::Region* VerbsRail::source_region(std::span<const std::byte> memory) {
   const auto at = std::ranges::find_if(regions_, [&](const Region& one) {
-    return one.memory.data() == memory.data() && one.memory.size() == memory.size();
+    return one.sources > 0 && one.memory.data() == memory.data() &&
+           one.memory.size() == memory.size();
   });
-  if (at != regions_.end()) regions_.erase(at);
+  return at != regions_.end() ? &*at : nullptr;
 }
 
 const std::uint32_t* VerbsRail::key_of(const std::byte* from, std::uint32_t bytes) const {
@@ -160,10 +172,14 @@ const std::uint32_t* VerbsRail::key_of(const std::byte* from, std::uint32_t byte
     return from >= memory.data() && from + bytes <= memory.data() + memory.size();
   };
   if (window_region_ && holds(window_)) return &window_region_->lkey;
+  // A window may be given back while what a source of the same memory sends is in flight.
+  const Region* found = nullptr;
   for (const Region& one : regions_) {
-    if (holds(one.memory)) return &one.region->lkey;
+    if (!holds(one.memory)) continue;
+    if (one.sources > 0) return &one.region->lkey;
+    found = &one;
   }
-  return nullptr;
+  return found != nullptr ? &found->region->lkey : nullptr;
 }
 
 Link* VerbsRail::find(int peer) const { return links_.find(peer); }

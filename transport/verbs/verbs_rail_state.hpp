@@ -95,6 +95,7 @@ class VerbsRail final : public Rail {
   struct Region {
     std::span<const std::byte> memory;
     MemoryRegion region;
+    int sources = 0;  // how often it was made known as a source; 0: a window
   };
 
   /// Makes a queue pair in its first state, or says why not in errno.
@@ -106,6 +107,7 @@ class VerbsRail final : public Rail {
   /// The context that everything but the port's events belongs to.
   ibv_context* data_context() const { return listener_ ? listener_->verbs : device_.get(); }
   RailAddress my_address() const;
+  Region* source_region(std::span<const std::byte> memory);
   Link* find(int peer) const;
   Link& link_of(int peer);
   std::uint8_t timeout_of(const Link& link) const {
