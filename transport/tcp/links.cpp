@@ -74,6 +74,11 @@ bool TcpRail::take_accepted(RailEvents& events) {
     if (said.size() != 1 || std::to_integer<int>(said[0]) >= kMaxRails) continue;
     const int peer_rail = std::to_integer<int>(said[0]);
     TcpLink& link = link_of(accepted->peer_rank);
+    // What came early and was not looked at yet is older than this.
+    if (link.wanted && link.early) {
+      link.early.reset();
+      --early_links_;
+    }
     if (!link.wanted) {
       if (!link.early) ++early_links_;
       link.early = std::move(accepted->fd);

@@ -150,6 +150,11 @@ bool TcpRail::is_up(int peer) const {
 void TcpRail::close(int peer, RailEvents& /*events*/) {
   TcpLink* link = find(peer);
   if (link == nullptr || link->state == TcpLink::State::Idle) return;
+  // The fence asks what arrived, and an answer is final: what lies in this kernel, behind an
+  // outage, may not be delivered to a peer whose end has not come up yet. So nothing is sent after
+  // this.
+  constexpr linger kForget{1, 0};
+  (void)::setsockopt(link->fd.get(), SOL_SOCKET, SO_LINGER, &kForget, sizeof(kForget));
   close_socket(*link);
   if (link->wanted) wait_for_retry(*link);
 }
