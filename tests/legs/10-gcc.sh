@@ -2,5 +2,5 @@
 # The whole test-suite, built by the machine's gcc.
 # Limit: 2400 s, with --long 20000 s
 . tests/legs/common.sh
-try "configure" configure build-check -Dtests=true -Dbuildtype=debugoptimized
+try "configure" configure_gcc
 run_tests build-check

@@ -53,7 +53,9 @@ run_scripts() {
 
 there=()
 for kernel in 6.1 6.12; do
-  if try "kernel $kernel" tests/lab/kernel "$kernel"; then there+=("$kernel"); fi
+  try "kernel $kernel" tests/lab/kernel "$kernel" || continue
+  # Debian 13 machines are offered no 6.1, which is no failure.
+  if tests/lab/kernel "$kernel" >/dev/null 2>&1; then there+=("$kernel"); fi
 done
 # Emulated processors that wait for each other cost more than they bring: both kernels side by side
 # with one each are through in two thirds of what they take one after the other with two. Two

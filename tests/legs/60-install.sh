@@ -1,12 +1,15 @@
 #!/bin/bash
-# A user's view: build as ./quickstart does, install, compile the README's example against
-# allrail.pc alone, run it; the same with the static library.
+# A user's view: build as ./quickstart does, go on as README.md says: build all, install, compile
+# the example against allrail.pc alone, run it; the same with the static library.
 # Limit: 600 s
 . tests/legs/common.sh
 # Names that two files of a folder have each for itself meet there.
-try "configure as quickstart" configure build-unity -Dunity=on -Dunity_size=1000
+read -r -a as_quickstart < <(sed -n 's/.*meson setup build \(-D[^>]*\) >.*/\1/p' quickstart)
+try "quickstart's options are known" test ${#as_quickstart[@]} -gt 0
+try "configure as quickstart" configure build-unity "${as_quickstart[@]}"
 try "build as quickstart" ninja -C build-unity --quiet launcher/run/allrail-run \
   perf/allrail-bench perf/allrail-info
+try "build all" ninja -C build-unity --quiet
 
 # Every library that meson looks for comes with a package that ./quickstart installs.
 quickstart_installs_all() {
@@ -29,7 +32,7 @@ try "quickstart installs what it needs" quickstart_installs_all
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export DESTDIR=$work/root
-try "meson install" meson install -C build-check
+try "meson install" meson install -C build-unity
 unset DESTDIR
 
 pc=$(find "$work/root" -name allrail.pc)

@@ -54,6 +54,9 @@ configure() {
   fi
 }
 
+# The build of most tests on this machine.
+configure_gcc() { configure build-check -Dtests=true -Dbuildtype=debugoptimized; }
+
 # The one build by clang, for every leg that needs one. The standard library checks spans and the
 # like, as it does by itself in builds on Debian 13.
 configure_clang() {
