@@ -1,13 +1,11 @@
 #include "launcher/pmix_calls.hpp"
 
 #include <charconv>
-#include <csignal>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "lib/base/error.hpp"
+#include "lib/base/thread.hpp"
 
 namespace allrail::launcher {
 namespace {
@@ -180,25 +178,12 @@ std::optional<pmix_status_t> call_with_deadline(base::Deadline deadline,
     std::optional<pmix_status_t> status;
   };
   const auto shared = std::make_shared<Shared>();
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([shared, call = std::move(call)] {
-      const pmix_status_t status = call();
-      const std::lock_guard lock(shared->mutex);
-      shared->status = status;
-      shared->changed.notify_all();
-    }).detach();
-  } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    base::fail(
-        Code::ResourceLimit,
-        "cannot start a thread for the PMIx client: {}; raise the limit of processes (ulimit -u)",
-        error.what());
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  base::start_thread("the PMIx client", [shared, call = std::move(call)] {
+    const pmix_status_t status = call();
+    const std::lock_guard lock(shared->mutex);
+    shared->status = status;
+    shared->changed.notify_all();
+  }).detach();
   std::unique_lock lock(shared->mutex);
   shared->changed.wait_until(lock, time_point(deadline),
                              [&shared] { return shared->status.has_value(); });

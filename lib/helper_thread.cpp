@@ -1,13 +1,12 @@
 #include "lib/helper_thread.hpp"
 
 #include <chrono>
-#include <csignal>
 #include <utility>
 
-#include <pthread.h>
 #include <sys/prctl.h>
 
 #include "lib/base/log.hpp"
+#include "lib/base/thread.hpp"
 
 namespace allrail {
 namespace {
@@ -27,13 +26,8 @@ constexpr unsigned long kTimerSlackNs = 5'000;
 
 void HelperThread::start(EntryGate& gate, std::function<bool()> work) {
   seen_entries_ = gate.entries();
-  // Signals belong to the user's threads: the helper is made with all of them blocked.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, &gate, work = std::move(work)] { loop(gate, work); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = base::start_thread("the helper of calls in flight",
+                               [this, &gate, work = std::move(work)] { loop(gate, work); });
 }
 
 void HelperThread::loop(EntryGate& gate, const std::function<bool()>& work) {

@@ -17,8 +17,9 @@ struct Job {
 
   /// Once; whoever comes later finds it running.
   void start_helper() {
-    if (std::exchange(has_helper, true)) return;
+    if (has_helper) return;
     helper.start(gate, [this] { return engines.idle_progress(); });
+    has_helper = true;
     engines.set_on_held([this] { helper.hurry(); });
   }
   /// What a new communicator may lock: a half of what is left, so that the next finds some, too.

@@ -81,12 +81,10 @@ class World::Splitting {
       child_->start_fabric();
       child_->watch_node(cards_);
       child_->start_engine(cards_);
+      child_->start_helper();
     });
     agree();
-    if (child_) {
-      child_->agree_on_reading(cards_);
-      child_->start_helper();
-    }
+    if (child_) child_->agree_on_reading(cards_);
     return std::move(child_);
   }
 

@@ -21,8 +21,12 @@ inline std::int64_t now_ns() noexcept {
 class Deadline {
  public:
   static Deadline never() noexcept { return Deadline(std::numeric_limits<std::int64_t>::max()); }
-  static Deadline after(std::chrono::nanoseconds duration) noexcept {
-    return Deadline(now_ns() + duration.count());
+  /// Never where the clock does not go so far.
+  template <class Count, class Period>
+  static Deadline after(std::chrono::duration<Count, Period> duration) noexcept {
+    constexpr std::chrono::hours kCentury(24 * 365 * 100);
+    if (duration > kCentury) return never();
+    return Deadline(now_ns() + std::chrono::nanoseconds(duration).count());
   }
   bool passed() const noexcept {
     return at_ns_ != std::numeric_limits<std::int64_t>::max() && now_ns() >= at_ns_;

@@ -15,6 +15,7 @@
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
+#include "lib/base/thread.hpp"
 #include "transport/control/control_plane_state.hpp"
 
 namespace allrail::transport {
@@ -44,22 +45,6 @@ std::vector<Endpoint> decode_address(const ControlPeer& peer) {
   return endpoints;
 }
 
-/// Signals belong to the user's threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 ControlPlaneState::ControlPlaneState(ControlListener listener, const ControlOptions& options,
@@ -78,8 +63,7 @@ ControlPlaneState::ControlPlaneState(ControlListener listener, const ControlOpti
   watch_processes(local_pids);
   make_neighbours(peers);
   watch_listeners();
-  const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
+  thread_ = base::start_thread("the control plane", [this] { run(); });
 }
 
 ControlPlaneState::~ControlPlaneState() {
