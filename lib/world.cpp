@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <limits>
+#include <new>
 #include <numeric>
 
 #include "coll/allgather/allgather.hpp"
@@ -120,8 +121,14 @@ std::unique_ptr<coll::CallPlan> World::make_connected_plan(coll::PlanRequest req
   } catch (const Error& error) {
     if (error.code() == Code::InvalidArgument) reject(error.what());
     engine_->die(error.code(), error.peer(), error.what());
+  } catch (const std::bad_alloc&) {
+    die_without_memory();
   }
   return plan;
+}
+
+void World::die_without_memory() {
+  engine_->die(Code::ResourceLimit, -1, "no memory is left for what a call needs");
 }
 
 void World::reject(const std::string& text) {

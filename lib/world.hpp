@@ -167,7 +167,7 @@ class World final : public coll::TeamEvents {
   static coll::Operation operation_of(CollectiveCall::Kind kind);
   static coll::Buffers plain_buffers(const CollectiveCall& call);
   static bool must_copy(const coll::CallPlan& plan, const coll::Buffers& buffers);
-  static std::vector<std::byte> copy_if_needed(const coll::CallPlan& plan, coll::Buffers& buffers);
+  std::vector<std::byte> copy_if_needed(const coll::CallPlan& plan, coll::Buffers& buffers);
   void check_root(int root);
   void check_memory(std::span<const std::byte> one, std::span<const std::byte> other);
   void check_blocks(std::span<const std::byte> mine, std::span<const std::byte> all,
@@ -222,6 +222,8 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<coll::CallPlan> make_connected_plan(coll::PlanRequest request,
                                                       const CallOptions& options,
                                                       transport::Pace pace);
+  /// The others are told, so that they do not wait for this rank.
+  [[noreturn]] void die_without_memory();
   coll::PlanRequest request_of(const PlanKey& key) const;
   coll::Selection choose(const coll::PlanRequest& request, const CallOptions& options,
                          transport::Pace pace) const;

@@ -1,6 +1,7 @@
 // Gather, scatter, broadcast and alltoall: what a call says is found to be right here, and becomes
 // a key that finds its plan.
 #include <algorithm>
+#include <new>
 
 #include "lib/base/error.hpp"
 #include "lib/overlap.hpp"
@@ -153,11 +154,12 @@ World::Ready World::ready(const CollectiveCall& call, const CallOptions& options
   }
   if (call.kind != CollectiveCall::Kind::Alltoall) return ready_rooted(call, options);
   const auto ranks = static_cast<std::uint64_t>(roster_.ranks());
-  if (call.send.size() != call.receive.size() || call.send.size() % ranks != 0) {
+  if (call.send.size() != call.receive.size() ||
+      call.send.size() % (ranks * call.element_bytes) != 0) {
     reject(
         fmt::format("the send buffer has {} bytes and the receive buffer {}; both must have the "
-                    "same, {} blocks of one size",
-                    call.send.size(), call.receive.size(), ranks));
+                    "same, {} blocks of one size, of whole elements of {} bytes",
+                    call.send.size(), call.receive.size(), ranks, call.element_bytes));
   }
   check_memory(call.send, call.receive);
   if (call.send.data() != call.receive.data() && overlap(call.send, call.receive)) {
@@ -208,7 +210,11 @@ bool World::must_copy(const coll::CallPlan& plan, const coll::Buffers& buffers) 
 std::vector<std::byte> World::copy_if_needed(const coll::CallPlan& plan, coll::Buffers& buffers) {
   std::vector<std::byte> copy;
   if (!must_copy(plan, buffers)) return copy;
-  copy.assign(buffers.send, buffers.send + buffers.send_bytes);
+  try {
+    copy.assign(buffers.send, buffers.send + buffers.send_bytes);
+  } catch (const std::bad_alloc&) {
+    die_without_memory();
+  }
   buffers.send = copy.data();
   return copy;
 }
@@ -275,7 +281,11 @@ std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall&
   std::vector<std::uint64_t> row;
   row.reserve(sent.size());
   for (const Block& block : sent) row.push_back(block.bytes);
-  request.matrix.resize(ranks * ranks);
+  try {
+    request.matrix.resize(ranks * ranks);
+  } catch (const std::bad_alloc&) {
+    die_without_memory();
+  }
   exchange(std::as_bytes(std::span(row)), std::as_writable_bytes(std::span(request.matrix)),
            options, coll::Operation::Counts);
   for (std::size_t from = 0; from < ranks; ++from) {
