@@ -182,8 +182,9 @@ schedule::Schedule AllgatherRecipe::make(std::uint64_t begin, std::uint64_t byte
       shape.lane_bytes = lane_bytes_;
       return allgather::make_schedule(algorithm_, shape, rank);
     case Way::Straight:
-      return with_ready_tokens(allgather::make_zero_copy_schedule(algorithm_, shape, rank),
-                               shape.map, rank);
+      return with_ready_tokens(
+          allgather::make_zero_copy_schedule(algorithm_, shape, rank, kLargestPutBytes), shape.map,
+          rank);
     case Way::ThroughSlotsToNodes:
       return allgather::make_copied_node_shared_schedule(algorithm_, shape, rank);
     case Way::StraightToNodes:

@@ -124,8 +124,9 @@ schedule::Schedule ImaginedSchedules::of(int rank) const {
   }
   const auto& algorithm = *allgather::find_algorithm(call_.algorithm);
   if (!is_straight_) return allgather::make_schedule(algorithm, shape_, rank);
-  return with_ready_tokens(allgather::make_zero_copy_schedule(algorithm, shape_, rank), shape_.map,
-                           rank);
+  return with_ready_tokens(
+      allgather::make_zero_copy_schedule(algorithm, shape_, rank, kLargestPutBytes), shape_.map,
+      rank);
 }
 
 namespace {

@@ -57,6 +57,8 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.memory));
   for (const std::uint64_t bytes : request.bytes) hash_ = mix(hash_, bytes);
   hash_ = mix(hash_, recipe_->way());
+  // Decides about the way of large calls; only the root of other collectives has displacements.
+  if (request.operation == Operation::Allgatherv) hash_ = mix(hash_, request.displaced ? 1 : 0);
   for (const std::uint64_t bytes : request.matrix) hash_ = mix(hash_, bytes);
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.root));
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.ports) << 32 |

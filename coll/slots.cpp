@@ -38,8 +38,8 @@ SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes) {
   const std::uint64_t left =
       node_memory_bytes -
       geometry.small_slot_bytes * static_cast<std::uint64_t>(geometry.small_slots);
-  geometry.large_slot_bytes =
-      left / static_cast<std::uint64_t>(geometry.large_slots) / kPage * kPage;
+  geometry.large_slot_bytes = std::min(
+      left / static_cast<std::uint64_t>(geometry.large_slots) / kPage * kPage, kMostLargeSlotBytes);
   return geometry;
 }
 

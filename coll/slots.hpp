@@ -59,6 +59,8 @@ inline constexpr int kNearSlots = 8;
 inline constexpr std::uint64_t kMostNearBytes = 20ULL * 1024;
 /// Far is for so many ranks at most: eight with a core each were faster in the ring.
 inline constexpr int kMostFarRanks = 4;
+/// What one put of a slot may be: 1,024 chunks of the 1 MiB that rails of adapters take.
+inline constexpr std::uint64_t kMostLargeSlotBytes = std::uint64_t{1} << 30;
 
 class SlotRing {
  public:

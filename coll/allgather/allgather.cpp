@@ -75,14 +75,14 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
 }
 
 schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm, const schedule::Shape& shape,
-                                           int rank) {
+                                           int rank, std::uint64_t most_put_bytes) {
   if (!algorithm.zero_copy) {
     throw std::invalid_argument("allgather algorithm " + std::string(algorithm.name) +
                                 " cannot work without slot memory");
   }
   schedule::check_shape(shape, rank);
   return schedule::lower_flat_zero_copy(algorithm.exchange(shape.ranks(), rank, shape.ports), shape,
-                                        rank);
+                                        rank, most_put_bytes);
 }
 
 schedule::Schedule make_node_shared_schedule(const Algorithm& algorithm,

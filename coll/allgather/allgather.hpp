@@ -31,7 +31,7 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
                                  int rank);
 /// Straight into user memory, see lower_flat_zero_copy(). Only where algorithm.zero_copy.
 schedule::Schedule make_zero_copy_schedule(const Algorithm& algorithm, const schedule::Shape& shape,
-                                           int rank);
+                                           int rank, std::uint64_t most_put_bytes);
 
 /// Into memory that the ranks of a node share, see lower_node_shared() and
 /// lower_node_shared_copied(). Smp algorithms only, and straight only those with absolute

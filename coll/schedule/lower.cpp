@@ -21,21 +21,26 @@ void copy_out(StepList& steps, const Round& round, const Shape& shape, const Reg
   }
 }
 
-/// Runs of blocks that are contiguous in a receive buffer; blocks of zero bytes vanish.
-std::vector<Transfer> receive_runs(const Transfer& transfer, const Shape& shape) {
+/// Runs of blocks that are contiguous in a receive buffer, the same at both ends: of `most_bytes`
+/// at most, if no block has more. Blocks of zero bytes vanish.
+std::vector<Transfer> receive_runs(const Transfer& transfer, const Shape& shape,
+                                   std::uint64_t most_bytes) {
   std::vector<Transfer> runs;
   std::uint64_t end = 0;
+  std::uint64_t bytes = 0;  // of the last run
   for (int i = 0; i < transfer.count; ++i) {
     const int block = (transfer.first + i) % shape.ranks();
     if (shape.bytes[block] == 0) {
       continue;
     }
-    if (!runs.empty() && shape.receive_offsets[block] == end) {
+    bytes += shape.bytes[block];
+    if (!runs.empty() && shape.receive_offsets[block] == end && bytes <= most_bytes) {
       // Blocks of zero bytes in between are part of the run, so it counts by position.
       runs.back().count =
           i + 1 - (runs.back().first - transfer.first + shape.ranks()) % shape.ranks();
     } else {
       runs.push_back({transfer.peer, block, 1});
+      bytes = shape.bytes[block];
     }
     end = shape.receive_offsets[block] + shape.bytes[block];
   }
@@ -114,7 +119,8 @@ Schedule lower_flat(const Exchange& exchange, const Shape& shape, int rank) {
   return schedule;
 }
 
-Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int rank) {
+Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int rank,
+                              std::uint64_t most_put_bytes) {
   check_shape(shape, rank);
   check_rounds(exchange);
   if (exchange.placement != Placement::Absolute) {
@@ -129,7 +135,7 @@ Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int 
     steps.enter_round(r);
     for (std::size_t i = 0; i < round.puts.size(); ++i) {
       const std::size_t port = port_of(round.puts[i], i);
-      for (const Transfer& run : receive_runs(round.puts[i], shape)) {
+      for (const Transfer& run : receive_runs(round.puts[i], shape, most_put_bytes)) {
         // My block alone goes from where the user has it. With others it goes from the receive
         // buffer, where it was copied in round 0, the only round in which there are no others.
         const std::uint64_t bytes = run_bytes(run, shape);
@@ -144,7 +150,7 @@ Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int 
     }
     for (std::size_t i = 0; i < round.awaits.size(); ++i) {
       const std::size_t port = port_of(round.awaits[i], i);
-      for (const Transfer& run : receive_runs(round.awaits[i], shape)) {
+      for (const Transfer& run : receive_runs(round.awaits[i], shape, most_put_bytes)) {
         steps.await(port, run.peer, Memory::Receive, 0, shape.receive_offsets[run.first],
                     run_bytes(run, shape));
       }

@@ -18,7 +18,9 @@ Schedule lower_flat(const Exchange& exchange, const Shape& shape, int rank);
 /// buffer straight into the peer's receive buffer at shape.receive_offsets, which must be the same
 /// on all ranks. No headers, and puts of zero bytes do not exist on either side. Absolute placement
 /// only. Every put has to != Slot; the first one to a peer must wait for that peer's ready token.
-Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int rank);
+/// Blocks that lie beside each other are one put of up to `most_put_bytes`.
+Schedule lower_flat_zero_copy(const Exchange& exchange, const Shape& shape, int rank,
+                              std::uint64_t most_put_bytes);
 
 /// Participants are nodes: gather in the node, one exchange per lane among the leaders, broadcast
 /// in the node. The whole slot is shared by the node and laid out lane by lane. With one node there

@@ -109,7 +109,8 @@ class ALLRAIL_API Communicator {
   }
 
   /// The same with displacements: block r begins at element `displacements[r]` of `recv` (none:
-  /// blocks follow each other). Blocks may not overlap.
+  /// blocks follow each other). Blocks may not overlap. All ranks give displacements, which may
+  /// differ, or none does.
   template <class Send, class Receive>
   void allgatherv(const Send& send, Receive&& recv, std::span<const std::size_t> counts,
                   std::span<const std::size_t> displacements, const CallOptions& options = {}) {

@@ -92,7 +92,7 @@ TEST_P(AllgatherReplay, AnyGroupingUpTo48Ranks) {
 TEST_P(AllgatherReplay, ZeroCopyUpTo64Ranks) {
   if (!GetParam().zero_copy) {
     EXPECT_THROW(coll::allgather::make_zero_copy_schedule(
-                     GetParam(), uniform_shape(NodeMap({0, 1}), 8, 1, 1), 0),
+                     GetParam(), uniform_shape(NodeMap({0, 1}), 8, 1, 1), 0, UINT64_MAX),
                  std::invalid_argument);
     return;
   }

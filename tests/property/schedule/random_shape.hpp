@@ -132,9 +132,13 @@ inline ReplayCall make_call(const coll::allgather::Algorithm& algorithm, Shape s
                             bool zero_copy = false) {
   std::vector<Schedule> schedules;
   schedules.reserve(shape.bytes.size());
+  // In half of the shapes puts are cut.
+  const std::uint64_t most_put_bytes =
+      shape.ranks() % 2 == 0 ? UINT64_MAX : 2 * *std::ranges::max_element(shape.bytes);
   for (int rank = 0; rank < shape.ranks(); ++rank) {
-    schedules.push_back(zero_copy ? coll::allgather::make_zero_copy_schedule(algorithm, shape, rank)
-                                  : coll::allgather::make_schedule(algorithm, shape, rank));
+    schedules.push_back(
+        zero_copy ? coll::allgather::make_zero_copy_schedule(algorithm, shape, rank, most_put_bytes)
+                  : coll::allgather::make_schedule(algorithm, shape, rank));
   }
   return {std::move(shape), std::move(schedules)};
 }

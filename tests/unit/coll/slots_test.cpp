@@ -120,11 +120,13 @@ TEST(SlotRing, NoCallOverwritesOneThatItDoesNotWaitFor) {
 }
 
 TEST(SlotGeometry, DividesAnyNodeMemory) {
-  for (const std::uint64_t bytes : {1ULL << 20, 5ULL << 20, 64ULL << 20, 1ULL << 30}) {
+  for (const std::uint64_t bytes :
+       {1ULL << 20, 5ULL << 20, 64ULL << 20, 1ULL << 30, 16ULL << 30, 1024ULL << 30}) {
     const SlotGeometry geometry = divide_node_memory(bytes);
     const auto small = static_cast<std::uint64_t>(geometry.small_slots);
     EXPECT_LE(small * geometry.small_slot_bytes + 4 * geometry.large_slot_bytes, bytes);
     EXPECT_GE(geometry.large_slot_bytes, geometry.most_in_small_ring());
+    EXPECT_LE(geometry.large_slot_bytes, 1024ULL << 20) << "a put has 1,024 chunks of up to 1 MiB";
   }
 }
 

@@ -160,7 +160,7 @@ TEST(Lower, BruckPutsItsOwnRegionFirst) {
 TEST(Lower, ZeroCopySendsItsOwnBlockFromTheUser) {
   const Shape shape = packed_shape(NodeMap({0, 1, 2, 3}), {10, 10, 0, 10}, 1, 1);
   const Schedule schedule = allgather::make_zero_copy_schedule(
-      *allgather::find_algorithm("recursive-doubling"), shape, 0);
+      *allgather::find_algorithm("recursive-doubling"), shape, 0, UINT64_MAX);
   // Round 0 with rank 1, round 1 with rank 2, which sends blocks 2 and 3, block 2 being empty.
   Step own{StepKind::Put, Memory::Send, Memory::Receive, 0, 0, 1, 0, 0, 0, 10};
   Step from_one{StepKind::Await, Memory::Receive, Memory::Receive, 0, 0, 1, 0, 0, 10, 10};
@@ -171,9 +171,24 @@ TEST(Lower, ZeroCopySendsItsOwnBlockFromTheUser) {
   EXPECT_EQ(schedule.slot_bytes, 0U);
 }
 
+TEST(Lower, ZeroCopyJoinsNoMoreThanAPutMayHave) {
+  const Shape shape = uniform_shape(NodeMap({0, 1, 2, 3, 4, 5, 6, 7}), 300, 1, 1);
+  const Schedule schedule = allgather::make_zero_copy_schedule(
+      *allgather::find_algorithm("recursive-doubling"), shape, 5, 700);
+  std::vector<std::uint64_t> puts, awaits;
+  for (const Step& step : schedule.steps) {
+    if (step.kind == StepKind::Put) puts.push_back(step.bytes);
+    if (step.kind == StepKind::Await) awaits.push_back(step.bytes);
+  }
+  const std::vector<std::uint64_t> expected{300, 600, 600, 600};  // of one, two and four blocks
+  EXPECT_EQ(puts, expected);
+  EXPECT_EQ(awaits, expected);
+}
+
 TEST(Lower, ZeroCopyNeedsAbsolutePlacement) {
   const Shape shape = uniform_shape(NodeMap({0, 1}), 8, 1, 1);
-  EXPECT_THROW(lower_flat_zero_copy(allgather::bruck(2, 0, 1), shape, 0), std::invalid_argument);
+  EXPECT_THROW(lower_flat_zero_copy(allgather::bruck(2, 0, 1), shape, 0, UINT64_MAX),
+               std::invalid_argument);
 }
 
 TEST(Lower, RefusesMoreRoundsThanAStepCanCount) {
