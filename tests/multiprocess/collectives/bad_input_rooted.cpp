@@ -82,6 +82,13 @@ const Table& broadcast_and_alltoall_cases() {
          Bytes other(one.size());
          c.communicator.alltoall(one, other);
        }},
+      // All bytes are a multiple of the number of ranks, and blocks are no whole elements.
+      {"alltoall-elements",
+       [](Case& c) {
+         std::vector<std::uint64_t> one(c.odd ? c.ranks + c.ranks / 2 : c.ranks);
+         std::vector<std::uint64_t> other(one.size());
+         c.communicator.alltoall(one, other);
+       }},
       {"alltoallv-overlap",
        [](Case& c) {
          Bytes both(c.receive.size() + 1);
