@@ -6,7 +6,7 @@
 # Names that two files of a folder have each for itself meet there.
 read -r -a as_quickstart < <(sed -n 's/.*meson setup build \(-D[^>]*\) >.*/\1/p' quickstart)
 try "quickstart's options are known" test ${#as_quickstart[@]} -gt 0
-try "configure as quickstart" configure build-unity "${as_quickstart[@]}"
+try "configure as quickstart" configure build-unity -Dtests=false "${as_quickstart[@]}"
 try "build as quickstart" ninja -C build-unity --quiet launcher/run/allrail-run \
   perf/allrail-bench perf/allrail-info
 try "build all" ninja -C build-unity --quiet
