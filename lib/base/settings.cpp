@@ -78,10 +78,10 @@ std::vector<Entry> communication_entries() {
        "auto, verbs, tcp, or names or addresses with commas, ^ excludes", false,
        [](Options& o, const std::string& t) { return o.rails = t, !t.empty(); },
        [](const Options& o) { return o.rails; }},
-      {"ALLRAIL_GID_INDEX", "entry of the GID tables of RoCE ports", "auto, or 0 to 65535", false,
+      {"ALLRAIL_GID_INDEX", "entry of the GID tables of RoCE ports", "auto, or 0 to 255", false,
        [](Options& o, const std::string& t) {
          if (t == "auto") return o.gid_index = -1, true;
-         return store_number(t, 0, 65535, o.gid_index);
+         return store_number(t, 0, 255, o.gid_index);
        },
        [](const Options& o) {
          return o.gid_index < 0 ? std::string("auto") : std::to_string(o.gid_index);

@@ -91,6 +91,8 @@ std::vector<RailCase> cases() {
   infiniband.devices[0].mtu = IBV_MTU_4096;
   infiniband.devices[1].mtu = IBV_MTU_2048;
   all.push_back(fake_case("infiniband_of_unequal_mtu", infiniband));
+  infiniband.devices[1].needs_gids = true;
+  all.push_back(fake_case("infiniband_that_needs_gids", infiniband));
   return all;
 }
 

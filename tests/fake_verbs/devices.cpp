@@ -53,6 +53,7 @@ void fill_port(const Device& device, ibv_port_attr& attributes) {
   attributes.max_msg_sz = device.options.max_message_bytes;
   attributes.pkey_tbl_len = 1;
   attributes.lid = lid_of(device);
+  attributes.flags = device.options.needs_gids ? IBV_QPF_GRH_REQUIRED : 0;
   attributes.active_width = 2;   // 4x
   attributes.active_speed = 32;  // 25 Gbit/s each
   attributes.link_layer =

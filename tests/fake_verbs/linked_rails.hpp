@@ -53,6 +53,7 @@ class VerbsRailLinks : public testing::TestWithParam<Ways> {
       options.has_siblings = has_siblings;
       options.gid_index = gid_index_;
       options.overdue_ns = overdue_ns_;
+      options.connect_timeout_ns = connect_timeout_ns_;
       rails_[rank] = make_verbs_rail(options);
       rails_[rank]->set_primary_window(windows_[rank]);
       rails_[rank]->register_source(source_);
@@ -60,6 +61,8 @@ class VerbsRailLinks : public testing::TestWithParam<Ways> {
     rails_[0]->connect(1, rails_[1]->address());
     const auto heard = [&] { return !second_is_late || counts_[0].answers > 0; };
     ASSERT_TRUE(until(heard));
+    const auto waited = std::chrono::steady_clock::now() + second_waits_;
+    until([&] { return std::chrono::steady_clock::now() > waited; });
     rails_[1]->connect(0, rails_[0]->address());
   }
   void TearDown() override {
@@ -86,6 +89,8 @@ class VerbsRailLinks : public testing::TestWithParam<Ways> {
   // What rails are made with.
   int gid_index_ = fake_verbs::rail_options(0, Ways::Both).gid_index;
   std::int64_t overdue_ns_ = 0;
+  std::int64_t connect_timeout_ns_ = 0;
+  std::chrono::milliseconds second_waits_{0};  // before it connects
 
   std::vector<std::byte> source_ = std::vector<std::byte>(kWindowBytes);
   std::array<std::vector<std::byte>, 2> windows_ = {std::vector<std::byte>(kWindowBytes),

@@ -45,7 +45,9 @@ int optional_of_step(ibv_qp_state from, ibv_qp_state to) {
 bool is_way(const Device& device, const ibv_ah_attr& way) {
   if (way.port_num != 1) return false;
   // RoCE knows no way without GIDs.
-  if (way.is_global == 0) return device.options.infiniband && way.dlid != 0;
+  if (way.is_global == 0) {
+    return device.options.infiniband && !device.options.needs_gids && way.dlid != 0;
+  }
   return way.grh.hop_limit > 0 && has_gid(device, way.grh.sgid_index);
 }
 

@@ -128,6 +128,27 @@ TEST_P(VerbsRailLinks, StayDownWhileNothingGetsThrough) {
   }
 }
 
+// Its side channel answers, and its rail does not: that must not look like a peer who is only late.
+TEST_P(VerbsRailLinks, AnswerOnceWhereNothingEverGetsThrough) {
+  make();
+  fake_verbs::blackhole("fake1");
+  ASSERT_TRUE(until([&] { return counts_[0].downs == 5; }));
+  EXPECT_EQ(counts_[0].ups + counts_[1].ups, 0);
+  EXPECT_LE(counts_[0].answers, 1);
+  fake_verbs::restore("fake1");
+  ASSERT_TRUE(until([&] { return both_up(); }));
+}
+
+// However late it is: other pairs would be tried instead, and kept.
+TEST_P(VerbsRailLinks, AreAskedAnewWhereTheOtherEndIsLate) {
+  connect_timeout_ns_ = 300'000'000;
+  second_waits_ = std::chrono::milliseconds(1500);
+  make(fake_verbs::default_devices(), true, true);
+  EXPECT_GT(counts_[0].answers, 1);
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  EXPECT_EQ(counts_[0].downs, 0) << counts_[0].first_reason;
+}
+
 // A connection manager that could not send a message is of no use any more on soft-RoCE: none may
 // be sent while the port is down, by whichever end.
 TEST_P(VerbsRailLinks, ComeBackAfterThePortWasDown) {

@@ -41,6 +41,17 @@ std::vector<DialAttempt> dial_order(const std::vector<RailPlace>& from,
   return attempts;
 }
 
+/// Who listens on an address that both hosts have, such as that of a bridge of containers, is this
+/// host. Its word counts only where the peer may be on it.
+bool Dialer::tells_of_peer(const Endpoint& to) const {
+  const auto is_mine = [this](const Endpoint& one) {
+    return std::ranges::any_of(plan_.from, [&one](const RailPlace& place) {
+      return place.address.is_ipv6 == one.is_ipv6 && place.address.address == one.address;
+    });
+  };
+  return !is_mine(to) || std::ranges::all_of(plan_.to, is_mine);
+}
+
 Dialer::Dialer(EventLoop& loop, const DialPlan& plan, Events events)
     : loop_(loop),
       plan_(plan),
@@ -72,7 +83,7 @@ void Dialer::try_next() {
       key_ = loop_.add(fd_.get(), EPOLLIN | EPOLLOUT, [this](std::uint32_t) { on_events(); });
       return;
     }
-    refused_ = refused_ || error_number == ECONNREFUSED;
+    refused_ = refused_ || (error_number == ECONNREFUSED && tells_of_peer(to));
     reason_ = to.text() + ": " + base::errno_text(error_number);
     if (error_number == EMFILE || error_number == ENFILE) {
       reason_ = "no socket could be made for " + reason_ + "; raise the limit of open files";
@@ -96,7 +107,8 @@ void Dialer::on_events() {
   if (!handshake_) {
     const int error_number = connect_error(fd_.get());
     if (error_number != 0) {
-      refused_ = refused_ || error_number == ECONNREFUSED;
+      const Endpoint& to = plan_.to[attempts_[next_ - 1].to];
+      refused_ = refused_ || (error_number == ECONNREFUSED && tells_of_peer(to));
       attempt_failed(base::errno_text(error_number));
       return;
     }

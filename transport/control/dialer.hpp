@@ -56,6 +56,7 @@ class Dialer {
   void tick(std::int64_t now_ns);
 
  private:
+  bool tells_of_peer(const Endpoint& to) const;
   void try_next();
   void attempt_failed(std::string reason);  // by value: it may live in what is dropped here
   void on_events();

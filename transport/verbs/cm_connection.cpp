@@ -180,7 +180,7 @@ void VerbsRail::start_resolving(Link& link, std::int64_t now_ns, RailEvents& eve
   }
   link.id.reset(id);
   link.state = Link::State::Resolving;
-  link.next_try_ns = now_ns + (link.answered ? kConnectTimeoutNs : kProbeLimitNs);
+  link.next_try_ns = now_ns + (link.answered ? connect_timeout_ns() : kProbeLimitNs);
   sockaddr_storage from{};
   const sockaddr* const own = rdma_get_local_addr(listener_.get());
   std::memcpy(&from, own, own->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
@@ -214,7 +214,7 @@ void VerbsRail::on_route(Link& link, RailEvents& events) {
 void VerbsRail::accept(Link& link, ConnectionId id, RailEvents& events) {
   link.id = std::move(id);
   link.theirs = link.early_hello;
-  link.next_try_ns = base::now_ns() + kConnectTimeoutNs;
+  link.next_try_ns = base::now_ns() + connect_timeout_ns();
   const HelloBytes answer = encode(my_hello(link), context_of(link.peer, index()), link.request);
   rdma_conn_param parameters = connection_parameters(answer);
   set_timeout(*link.id, timeout_of(link));

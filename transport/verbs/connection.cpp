@@ -15,6 +15,9 @@
 namespace allrail::transport::verbs {
 namespace {
 
+/// Flushed receives come at once, or the device is gone.
+constexpr std::int64_t kDrainLimitNs = 1'000'000'000;
+
 /// Of the end that connects; the other one takes what comes.
 const char* way_text(Way way) {
   switch (way) {
@@ -117,11 +120,19 @@ bool VerbsRail::try_waiting(std::int64_t now_ns, RailEvents& events) {
       }
       any = true;
     } else if (in_transition(link) && now_ns >= link.next_try_ns) {
-      connecting_failed(link, "no answer", events);
+      give_up_attempt(link, events);
       any = true;
     }
   }
   return any;
+}
+
+/// Who answered comes when it may: nothing has failed, and the next attempt asks whether it still
+/// is there.
+void VerbsRail::give_up_attempt(Link& link, RailEvents& events) {
+  if (!link.answered || link.proves_path) return connecting_failed(link, "no answer", events);
+  dismantle(link, &events);
+  wait_for_retry(link);
 }
 
 bool VerbsRail::make_queue_pair(Link& link, const MakePair& make) {
@@ -183,6 +194,7 @@ void VerbsRail::prepare_buffers(Link& link) {
 
 void VerbsRail::connecting_failed(Link& link, const std::string& reason, RailEvents& events) {
   const std::string text = fmt::format("cannot connect{}: {}", way_text(link.way), reason);
+  if (link.proves_path) link.path_failed.set(link.remote.rail);
   // The side channel did not come about: its next address is tried next.
   if (link.state == Link::State::Resolving && link.way == Way::Direct) ++link.tries;
   dismantle(link, &events);
@@ -212,6 +224,8 @@ void VerbsRail::wait_for_retry(Link& link) {
 void VerbsRail::go_up(Link& link, RailEvents& events) const {
   link.state = Link::State::Up;
   link.retry_delay_ms = 0;
+  link.proves_path = false;
+  link.path_failed.reset();
   events.link_up(index(), link.peer, link.theirs.rail);
 }
 
@@ -235,16 +249,15 @@ void VerbsRail::let_go(ConnectionId id) {
 void VerbsRail::dismantle(Link& link, RailEvents* events) {
   const bool is_managed = link.id != nullptr;
   if (link.pair != nullptr) {
-    if (is_managed && port_is_active()) {
-      (void)rdma_disconnect(link.id.get());
-    } else {
-      (void)to_error(*link.pair);
-    }
-    if (events != nullptr && link.has_queue_pair()) drain(link, *events);
+    bool ends = is_managed && port_is_active() && rdma_disconnect(link.id.get()) == 0;
+    // A device that is gone takes no word of either kind, and ends no request.
+    if (!ends) ends = to_error(*link.pair) == 0;
+    if (events != nullptr && link.has_queue_pair()) drain(link, ends ? kDrainLimitNs : 0, *events);
   }
   ++link.generation;
   if (link.pair != nullptr && is_managed) let_go(std::move(link.id));
   link.pair = nullptr;
+  link.proves_path = false;
   link.id.reset();
   link.direct_pair.reset();
   // Only now does the peer learn of it.

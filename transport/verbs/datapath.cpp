@@ -15,8 +15,6 @@
 namespace allrail::transport::verbs {
 namespace {
 
-/// Flushed receives come at once, or the device is gone.
-constexpr std::int64_t kDrainLimitNs = 1'000'000'000;
 /// How often poll() looks after everything that is not data.
 constexpr std::int64_t kServiceIntervalNs = 1'000'000;
 constexpr int kPollsPerClock = 8;
@@ -187,12 +185,13 @@ bool VerbsRail::poll_queues(RailEvents& events) {
 
 /// The queue pair is in the error state: every receive that is posted ends, those that were used
 /// before as a success. They are reported here, since their sender may count them as delivered.
-void VerbsRail::drain(Link& link, RailEvents& events) {
-  const auto deadline_ns = base::now_ns() + kDrainLimitNs;
+void VerbsRail::drain(Link& link, std::int64_t limit_ns, RailEvents& events) {
+  const auto deadline_ns = base::now_ns() + limit_ns;
   const CompletionQueueUse& use =
       completion_queues_[static_cast<std::size_t>(link.completion_queue)];
   std::size_t at = next_completion_;
-  while (link.receives_posted > 0 && base::now_ns() < deadline_ns) {
+  if (!take_completions(use)) return;
+  for (;;) {
     for (; at < completions_.size(); ++at) {
       ibv_wc& completion = completions_[at];
       const WorkId id = WorkId::decode(completion.wr_id);
@@ -205,6 +204,7 @@ void VerbsRail::drain(Link& link, RailEvents& events) {
       }
       completions_[at].wr_id = WorkId{WorkId::Kind::Taken, link.slot, link.generation, 0}.encode();
     }
+    if (link.receives_posted <= 0 || base::now_ns() >= deadline_ns) break;
     if (!take_completions(use)) return;
   }
   if (link.receives_posted > 0) {

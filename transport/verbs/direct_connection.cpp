@@ -127,7 +127,7 @@ void VerbsRail::prove_side(Link& link, RailEvents& events) {
   }
   if (!was_connected && link.side.is_connected()) {
     // Somebody listens there. When the peer looks is its own affair.
-    link.next_try_ns = base::now_ns() + kConnectTimeoutNs;
+    link.next_try_ns = base::now_ns() + connect_timeout_ns();
   }
   if (!watch_side(link.side, false)) {
     return connecting_failed(link, base::errno_text(errno), events);
@@ -135,7 +135,9 @@ void VerbsRail::prove_side(Link& link, RailEvents& events) {
   if (step == SideChannel::Step::Again) return;
   // The peer's rail has proved who it is, whether it wants the link yet or not.
   link.answered = true;
-  events.link_answered(index(), link.peer);
+  // It listens on another network. Who found out that nothing gets through has no pair that
+  // answers.
+  if (!link.path_failed.test(link.remote.rail)) events.link_answered(index(), link.peer);
   if (!make_direct_pair(link)) return connecting_failed(link, base::errno_text(errno), events);
   link.offer = encode({my_hello(link), link.my_path}, context_of(link.peer, link.remote.rail), {});
   if (!link.side.send(link.offer)) return connecting_failed(link, link.side.reason(), events);
@@ -158,6 +160,7 @@ void VerbsRail::take_answer(Link& link, RailEvents& events) {
     return connecting_failed(link, base::errno_text(errno), events);
   }
   // The side channel says nothing about the network that the link uses.
+  link.proves_path = true;
   post_credit(link);
 }
 
@@ -196,7 +199,7 @@ void VerbsRail::accept_offer(Link& link, RailEvents& events) {
   link.early_side = SideChannel();
   link.early_offered = false;
   link.theirs = link.early_offer.hello;
-  link.next_try_ns = base::now_ns() + kConnectTimeoutNs;
+  link.next_try_ns = base::now_ns() + connect_timeout_ns();
   if (!make_direct_pair(link) || !make_ready(link, link.early_offer.path)) {
     return connecting_failed(link, base::errno_text(errno), events);
   }
@@ -261,6 +264,7 @@ bool VerbsRail::make_path(Link& link) {
   path.qp_number = link.pair->qp_num;
   path.first_packet = randombytes_random() & kMask24Bits;
   path.lid = port.lid;
+  path.needs_gids = (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
   path.mtu_code = static_cast<std::uint8_t>(port.active_mtu);
   path.is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
   std::ranges::copy(gid.raw, path.gid.begin());

@@ -8,6 +8,9 @@
 
 namespace allrail::transport {
 
+/// A queue pair names the entry of the port's table by eight bits.
+inline constexpr int kMostGids = 256;
+
 /// What the address in a GID is good for, best first.
 enum class GidScope : std::uint8_t { Ipv4, GlobalIpv6, UniqueLocalIpv6, LinkLocal, Unusable };
 GidScope scope_of(const GidBytes& bytes);

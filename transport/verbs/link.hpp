@@ -55,7 +55,10 @@ struct Link {
   // Which of the peer's side addresses, by turns. All its rails have the same ones, so that it is
   // kept when another rail is tried.
   std::size_t tries = 0;
-  bool answered = false;         // there, since it was tried first: the peer comes when it may
+  bool answered = false;     // there, since it was tried first: the peer comes when it may
+  bool proves_path = false;  // the peer has come, and a first write asks for the way to it
+  // By number of the peer's rail: the peer had come, and nothing got through to it.
+  std::bitset<256> path_failed;
   std::int64_t next_try_ns = 0;  // Waiting: try again; Resolving, Connecting: give up
   int retry_delay_ms = 0;
 

@@ -10,6 +10,9 @@
 namespace allrail::transport::verbs {
 namespace {
 
+// Bits of one byte.
+constexpr std::uint8_t kIsEthernet = 1;
+constexpr std::uint8_t kNeedsGids = 2;
 constexpr const char* kOfferLabel = "allrail verbs offer";
 constexpr std::uint16_t kOfferMagic = 0xa110;
 constexpr std::uint16_t kVersion = 1;
@@ -40,7 +43,8 @@ OfferBytes encode(const Offer& offer, const HelloContext& context,
   body.number(offer.path.first_packet);
   body.number(offer.path.lid);
   body.number(offer.path.mtu_code);
-  body.number(static_cast<std::uint8_t>(offer.path.is_ethernet));
+  body.number(static_cast<std::uint8_t>((offer.path.is_ethernet ? kIsEthernet : 0) |
+                                        (offer.path.needs_gids ? kNeedsGids : 0)));
   for (const std::uint8_t byte : offer.path.gid) body.number(byte);
   OfferBytes bytes{};
   std::ranges::copy(body.bytes(), bytes.begin());
@@ -69,10 +73,12 @@ std::optional<Offer> decode_offer(const OfferBytes& bytes, const HelloContext& c
   offer.path.first_packet = reader.number<std::uint32_t>();
   offer.path.lid = reader.number<std::uint16_t>();
   offer.path.mtu_code = reader.number<std::uint8_t>();
-  const auto is_ethernet = reader.number<std::uint8_t>();
-  offer.path.is_ethernet = is_ethernet != 0;
+  const auto facts = reader.number<std::uint8_t>();
+  offer.path.is_ethernet = (facts & kIsEthernet) != 0;
+  offer.path.needs_gids = (facts & kNeedsGids) != 0;
   for (std::uint8_t& byte : offer.path.gid) byte = reader.number<std::uint8_t>();
-  if (!reader.at_end() || is_ethernet > 1 || !makes_sense(offer.path)) return std::nullopt;
+  if (!reader.at_end() || facts > (kIsEthernet | kNeedsGids) || !makes_sense(offer.path))
+    return std::nullopt;
   return offer;
 }
 

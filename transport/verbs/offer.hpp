@@ -27,6 +27,7 @@ struct PathFacts {
   std::uint16_t lid = 0;           // of InfiniBand
   std::uint8_t mtu_code = 0;       // of the port, as ibv_mtu
   bool is_ethernet = false;
+  bool needs_gids = false;  // its port takes no packets without
   GidBytes gid{};
   friend bool operator==(const PathFacts&, const PathFacts&) = default;
 };

@@ -61,7 +61,7 @@ std::optional<PortIdentity> read_identity_again(ibv_context& device, std::uint8_
            found.gid_type == before.gid_type;
   };
   if (lies_at(before.gid_index)) now.gid_index = before.gid_index;
-  for (int index = 0; index < gids && now.gid_index < 0; ++index) {
+  for (int index = 0; index < std::min(gids, kMostGids) && now.gid_index < 0; ++index) {
     if (lies_at(index)) now.gid_index = index;
   }
   return now;

@@ -185,7 +185,7 @@ void fill_port(VerbsPort& port, const ibv_port_attr& attributes, const fs::path&
 
 void fill_gids(VerbsPort& port, ibv_context* context, int table_length,
                const std::vector<HostAddress>& addresses) {
-  for (int index = 0; index < table_length; ++index) {
+  for (int index = 0; index < std::min(table_length, kMostGids); ++index) {
     ibv_gid_entry entry{};
     // An entry that is not set is reported as an error (ENODATA).
     if (::ibv_query_gid_ex(context, static_cast<std::uint32_t>(port.number),

@@ -14,9 +14,10 @@ constexpr std::uint8_t kReceiverNotReadyTimer = 12;
 constexpr std::uint8_t kHops = 64;
 constexpr std::size_t kSubnetPrefixBytes = 8;
 
-/// On InfiniBand only packets that leave the subnet carry GIDs; on Ethernet all do.
+/// On InfiniBand only packets that leave the subnet carry GIDs, or those of ports that ask for it,
+/// as virtual functions do; on Ethernet all do.
 bool needs_gids(const DirectPath& path) {
-  return path.mine.is_ethernet ||
+  return path.mine.is_ethernet || path.mine.needs_gids || path.theirs.needs_gids ||
          !std::equal(path.mine.gid.begin(), path.mine.gid.begin() + kSubnetPrefixBytes,
                      path.theirs.gid.begin());
 }

@@ -205,6 +205,11 @@ void VerbsRail::connect(int peer, std::span<const std::byte> address) {
                          "ALLRAIL_RAILS the same kind of rails on all hosts",
                          name(), peer);
   }
+  // Which of its rails comes is for the connecting end to choose: pairs that do not fit are not
+  // tried.
+  if (const Link* known = find(peer); known != nullptr && known->wanted && options_.rank > peer) {
+    return;
+  }
   const Way way = common_way(my_address(), *remote);
   const bool settles_but_mtu =
       my_address().manager && remote->manager && my_address().mtu_code != remote->mtu_code;

@@ -34,6 +34,8 @@ struct VerbsRailOptions {
   /// For how long a queue pair may complete nothing of what it was given; 0: twice as long as a
   /// device may take to say that it failed, ten seconds at least.
   std::int64_t overdue_ns = 0;
+  /// After which a peer that answered and has not come is asked anew; 0: a minute.
+  std::int64_t connect_timeout_ns = 0;
 };
 
 /// Listens at once; Rail::address() says where. Throws Error{BadConfiguration} where the address

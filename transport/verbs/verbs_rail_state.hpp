@@ -134,6 +134,7 @@ class VerbsRail final : public Rail {
   void go_up(Link& link, RailEvents& events) const;
   bool port_is_active() const;
   void let_go(ConnectionId id);
+  void give_up_attempt(Link& link, RailEvents& events);
   void dismantle(Link& link, RailEvents* events);
   void take_down(Link& link, std::string_view reason, RailEvents& events);
   void take_all_down(std::string_view reason, RailEvents& events);
@@ -143,6 +144,9 @@ class VerbsRail final : public Rail {
   void follow_identity(RailEvents& events);
   void check_overdue(std::int64_t now_ns, RailEvents& events);
   std::int64_t overdue_ns(const Link& link) const;
+  std::int64_t connect_timeout_ns() const {
+    return options_.connect_timeout_ns > 0 ? options_.connect_timeout_ns : kConnectTimeoutNs;
+  }
 
   // cm_connection.cpp
   void listen();
@@ -183,7 +187,7 @@ class VerbsRail final : public Rail {
   // datapath.cpp
   bool poll_queues(RailEvents& events);
   bool take_completions(const CompletionQueueUse& use);
-  void drain(Link& link, RailEvents& events);
+  void drain(Link& link, std::int64_t limit_ns, RailEvents& events);
   void complete(const ibv_wc& completion, RailEvents& events);
   void complete_sends(Link& link, std::uint16_t place, RailEvents& events);
   void report_receive(Link& link, const ibv_wc& completion, std::uint16_t buffer,

@@ -26,6 +26,7 @@ struct Device {
   const char* address;
   int subnet;
   std::uint32_t max_message_bytes = 1U << 30;
+  ibv_mtu mtu = IBV_MTU_1024;
 };
 
 /// For each way to connect, and for both.
@@ -49,6 +50,7 @@ class VerbsPairs : public testing::TestWithParam<Ways> {
         devices.push_back({.name = device.name,
                            .address = device.address,
                            .has_ip = GetParam() != Ways::Direct,
+                           .mtu = device.mtu,
                            .max_message_bytes = device.max_message_bytes});
       }
     }
@@ -178,6 +180,16 @@ TEST_P(VerbsPairs, GoBySubnetWhateverTheOrder) {
   start({kA0, kA1, kA2}, {kB2, kB0, kB1});
   for (const int rank : {0, 1}) connect(rank);
   expect_pairs({1, 2, 0}, {2, 0, 1});
+}
+
+// librdmacm takes equal ones only, and all pairs that are needed are so.
+TEST_P(VerbsPairs, HaveMtusOfTheirOwn) {
+  Device a0 = kA0;
+  Device b0 = kB0;
+  a0.mtu = b0.mtu = IBV_MTU_4096;
+  start({a0, kA1}, {b0, kB1});
+  for (const int rank : {0, 1}) connect(rank);
+  expect_pairs({0, 1}, {0, 1});
 }
 
 TEST_P(VerbsPairs, LeaveOutRailsWithoutPartner) {
