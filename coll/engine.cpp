@@ -51,7 +51,11 @@ void Engine::run(const CallPlan& plan, const Buffers& buffers, base::Deadline de
   blocking_.buffers = buffers;
   blocking_.deadline = deadline;
   start(blocking_);
-  if (blocking_.state != CallRun::State::Ended) wait(blocking_);
+  if (blocking_.state != CallRun::State::Ended) {
+    wait(blocking_);
+  } else if (others) {
+    team_.group->advance_others(*this);
+  }
 }
 
 /// Between nodes a rank waits for longer than it looks.

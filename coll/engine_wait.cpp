@@ -159,7 +159,7 @@ void Engine::note_look(bool moved) {
     return;
   }
   const int most = core_.is_likely() ? kLooksOnSharedCore : kLooksUntilAcknowledged;
-  if (++idle_looks_ == most) team_.fabric->acknowledge();
+  if (idle_looks_ <= most && ++idle_looks_ == most) team_.fabric->acknowledge();
 }
 
 /// Streams of puts from kTurnBytes on come over whichever rail is done first, so the other links

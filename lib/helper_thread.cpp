@@ -17,6 +17,8 @@ constexpr std::chrono::microseconds kQuickPause(300);
 /// So long after its last word the user is away.
 constexpr std::int64_t kAwayNs = 100'000;
 constexpr int kMostQuietLooks = 20;
+/// While the user is active: once a second it comes all the same.
+constexpr int kMostSkippedLooks = 9;
 /// Where these brought nothing, since the user is inside or a peer takes nothing.
 constexpr std::chrono::milliseconds kOwedPause(10);
 /// By which the kernel may be late with them; it would take 50 us.
@@ -58,7 +60,11 @@ bool HelperThread::look(EntryGate& gate) {
   const unsigned long entries = gate.entries();
   const bool was_active = std::exchange(seen_entries_, entries) != entries;
   if (!is_quick_.load(std::memory_order_relaxed)) {
-    return (is_owed_ || !was_active) && gate.helper_enter();
+    // Calls that look at no rail, such as those of one rank alone, must not keep it out for ever.
+    const bool is_due = ++skipped_looks_ > kMostSkippedLooks;
+    if (!(is_owed_ || !was_active || is_due) || !gate.helper_enter()) return false;
+    skipped_looks_ = 0;
+    return true;
   }
   seen_hurry_ns_ = hurried_ns_.load(std::memory_order_relaxed);
   if (base::now_ns() - seen_hurry_ns_ < kAwayNs) {

@@ -44,6 +44,7 @@ class HelperThread {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  int skipped_looks_ = 0;  // since it was inside
   unsigned long seen_entries_ = 0;
   std::atomic<std::int64_t> hurried_ns_{0};  // when it was last
   std::int64_t seen_hurry_ns_ = 0;           // by the helper, at its last look

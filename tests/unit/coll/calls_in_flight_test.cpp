@@ -372,5 +372,26 @@ TEST_F(CallsInFlight, LeaveTheProcessOneByOne) {
   EXPECT_FALSE(at(0).fabric->flushed());
 }
 
+/// What is left of the later one lies in the rail.
+TEST_F(CallsInFlight, LeaveTheProcessThoughTheRailIsFullOfLaterOnes) {
+  start_engines();
+  const auto plan = make_plan(kCopied);
+  let_time_pass();
+  transport::Put put;
+  put.peer = 1;
+  put.from = at(0).segment.bytes().data();
+  put.bytes = 8;
+  put.call = 1;
+  const std::uint64_t number = at(0).fabric->put(put);
+  let_time_pass();
+  ASSERT_TRUE(at(0).fabric->completed(1, number));
+  at(0).registrations.is_stuck = true;
+  put.call = 2;
+  at(0).fabric->put(put);
+  EXPECT_TRUE(at(0).fabric->flushed(1));
+  EXPECT_FALSE(at(0).fabric->flushed(2));
+  at(0).registrations.is_stuck = false;
+}
+
 }  // namespace
 }  // namespace allrail::coll

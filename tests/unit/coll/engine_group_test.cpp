@@ -110,6 +110,16 @@ TEST_F(EngineGroups, GoOnWithCallsOfOthersInTest) {
   EXPECT_EQ(other(0).receive[0], std::byte{1});
 }
 
+TEST_F(EngineGroups, GoOnWithCallsOfOthersBehindACallThatNeedNotWait) {
+  other(0).engine->start(other(0).run);
+  other(1).engine->start(other(1).run);
+  one(1).engine->start(one(1).run);
+  EXPECT_EQ(other(0).run.state, CallRun::State::InFlight);
+  Code code = Code::Internal;
+  EXPECT_EQ(one(0).call(code), "");
+  EXPECT_EQ(other(0).run.state, CallRun::State::Ended);
+}
+
 TEST_F(EngineGroups, GoOnWithCallsOfOthersInAWait) {
   // Rank 1 comes to the call that rank 0 waits in only when the other one has ended.
   other(0).engine->start(other(0).run);

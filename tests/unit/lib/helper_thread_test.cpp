@@ -95,6 +95,18 @@ TEST_F(Helped, WhatIsOwedIsDoneThoughTheUserIsActive) {
   EXPECT_NE(work_.load(), before);
 }
 
+/// Calls of one rank alone, say, while those of others stand still.
+TEST_F(Helped, ItComesNowAndThenThoughTheUserIsActive) {
+  const int before = work_.load();
+  const base::Deadline deadline = base::Deadline::after(seconds(10));
+  while (work_.load() < before + 2 && !deadline.passed()) {
+    ASSERT_TRUE(gate_.enter());
+    gate_.leave();
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_GE(work_.load(), before + 2);
+}
+
 TEST_F(Helped, ItStaysOutsideWhileTheUserIsInside) {
   ASSERT_NO_FATAL_FAILURE(call());
   ASSERT_TRUE(gate_.enter());
