@@ -148,6 +148,8 @@ void VerbsRail::take_answer(Link& link, RailEvents& events) {
   const SideChannel::Step step = link.side.receive(link.inbox);
   if (step == SideChannel::Step::Again) return;
   if (step == SideChannel::Step::Failed) {
+    // It keeps the offer until it wants the link, so it has come, and cannot reach us.
+    link.proves_path = link.side.ended_by_peer();
     return connecting_failed(link, link.side.reason(), events);
   }
   const auto answer =
@@ -156,11 +158,13 @@ void VerbsRail::take_answer(Link& link, RailEvents& events) {
     return connecting_failed(link, "its answer does not prove that it is of this job", events);
   }
   link.theirs = answer->hello;
+  // The side channel says nothing about the network that the link uses. On Ethernet the kernel asks
+  // there for the peer first.
+  link.proves_path = true;
+  link.next_try_ns = base::now_ns() + connect_timeout_ns();
   if (!make_ready(link, answer->path)) {
     return connecting_failed(link, base::errno_text(errno), events);
   }
-  // The side channel says nothing about the network that the link uses.
-  link.proves_path = true;
   post_credit(link);
 }
 

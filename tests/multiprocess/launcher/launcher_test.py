@@ -102,7 +102,7 @@ def job_environment():
 
 
 def test_stale_variables():
-    result = run_within(1, [PROBE, "report"], env=environment(**job_environment()))
+    result = run_within(3, [PROBE, "report"], env=environment(**job_environment()))
     expect(result.code == 5 and "ERROR bootstrap" in result.err, "an error, no singleton", result)
     expect("stale" in result.err and "unset PMIX_*" in result.err, "says what to do", result)
     expect("allrail-run-" in result.err and "rank 0" in result.err, "names job and rank", result)
@@ -121,7 +121,7 @@ def test_partial_variables():
 
 
 def test_old_server():
-    result = run_within(1, [RUN, "-n", "1", "env", "PMIX_VERSION=2.1.4", PROBE])
+    result = run_within(3, [RUN, "-n", "1", "env", "PMIX_VERSION=2.1.4", PROBE])
     expect(result.code == 5 and "ERROR bootstrap" in result.err, "an old server", result)
     expect("too old" in result.err and "2.1.4" in result.err, "names the versions", result)
 
