@@ -39,6 +39,8 @@ pc=$(find "$work/root" -name allrail.pc)
 prefix=$work/root$(sed -n 's/^prefix=//p' "$pc")
 export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR=$work/root
 PKG_CONFIG_PATH=$(dirname "$pc")
+try "it is where the loader and pkg-config look" test -e "$prefix/lib/liballrail.so" -a \
+  -e "$prefix/lib/pkgconfig/allrail.pc"
 try "schema of tuning files is installed" test -s "$prefix/share/allrail/tuning.schema.json"
 # The first C++ block of the README is a whole program.
 awk '/^```cpp/ { inside = 1; next } /^```/ && inside { exit } inside' README.md >"$work/example.cpp"
