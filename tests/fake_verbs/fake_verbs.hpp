@@ -26,9 +26,8 @@ struct DeviceOptions {
   bool infiniband = false;           // else RoCE
   bool iwarp = false;
   bool has_gids = true;
-  bool needs_gids =
-      false;           // an InfiniBand port that takes no packets without, as virtual functions'
-  int unset_gid = -1;  // a place of the GID table that is empty
+  bool needs_gids = false;  // of InfiniBand: it takes no packets without, as virtual functions do
+  int unset_gid = -1;       // a place of the GID table that is empty
   /// Else it has link-local GIDs only, and librdmacm knows nothing of it.
   bool has_ip = true;
   /// As soft-RoCE's: a connection manager that had to send a message while the port was down hears

@@ -70,6 +70,16 @@ class CallsInFlight : public ::testing::Test {
     return all;
   }
 
+  /// From rank 0 to rank 1.
+  std::uint64_t put_small(std::uint64_t call) {
+    transport::Put put;
+    put.peer = 1;
+    put.from = at(0).segment.bytes().data();
+    put.bytes = 8;
+    put.call = call;
+    return at(0).fabric->put(put);
+  }
+
   void start(OfAllRanks& all, int rank, int start) {
     Started& one = all[static_cast<std::size_t>(rank)];
     std::ranges::fill(one.send, content(rank, start));
@@ -358,14 +368,8 @@ TEST_F(CallsInFlight, LeaveTheProcessOneByOne) {
   start_engines();
   const auto plan = make_plan(kCopied);
   let_time_pass();
-  transport::Put put;
-  put.peer = 1;
-  put.from = at(0).segment.bytes().data();
-  put.bytes = 8;
-  put.call = 1;
-  at(0).fabric->put(put);
-  put.call = 2;
-  for (int i = 0; i < transport::kMaxOpenPuts; ++i) at(0).fabric->put(put);
+  put_small(1);
+  for (int i = 0; i < transport::kMaxOpenPuts; ++i) put_small(2);
   let_time_pass();
   EXPECT_TRUE(at(0).fabric->flushed(1));
   EXPECT_FALSE(at(0).fabric->flushed(2));
@@ -377,17 +381,11 @@ TEST_F(CallsInFlight, LeaveTheProcessThoughTheRailIsFullOfLaterOnes) {
   start_engines();
   const auto plan = make_plan(kCopied);
   let_time_pass();
-  transport::Put put;
-  put.peer = 1;
-  put.from = at(0).segment.bytes().data();
-  put.bytes = 8;
-  put.call = 1;
-  const std::uint64_t number = at(0).fabric->put(put);
+  const std::uint64_t number = put_small(1);
   let_time_pass();
   ASSERT_TRUE(at(0).fabric->completed(1, number));
   at(0).registrations.is_stuck = true;
-  put.call = 2;
-  at(0).fabric->put(put);
+  put_small(2);
   EXPECT_TRUE(at(0).fabric->flushed(1));
   EXPECT_FALSE(at(0).fabric->flushed(2));
   at(0).registrations.is_stuck = false;
