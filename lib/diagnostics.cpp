@@ -194,6 +194,11 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   const schedule::NodeMap map(node_of);
   coll::Roster roster(map, rank);
   roster.hang_on(imagined_switches(call.leaves, map.nodes()));
+  if (call.job != nullptr) {
+    const World& world = call.job->internals();
+    roster.elect_by(topology::parse_leader_policy(world.options().leader_policy).value(),
+                    world.directory().places(map.ranks()));
+  }
   const auto operation = coll::operation_of(call.collective);
   const std::uint64_t bytes_per_rank = call.bytes;
   const TuningFile tuning = read_tuning_file(settings.tuning_file);

@@ -105,6 +105,8 @@ struct ImaginedCall {
   int root = -1;  // of a collective that has one
   // The leaf switches of its nodes, where they are known; nodes are numbered as ever.
   std::vector<LeafInfo> leaves{};
+  // The job whose ranks these are, and where they run; null: leaders are elected by number.
+  const Communicator* job = nullptr;
 };
 ALLRAIL_API Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, int rank,
                                 int rails, const CallOptions& options, const Options& settings,

@@ -162,7 +162,7 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
 }
 
 void explain(const InfoOptions& info, const Options& options, const std::vector<int>& node_of,
-             std::vector<diagnostics::LeafInfo> leaves) {
+             std::vector<diagnostics::LeafInfo> leaves, const Communicator* job = nullptr) {
   const auto bytes = base::parse_bytes(info.bytes);
   if (!bytes) base::fail(Code::InvalidArgument, "'{}' is no size; use such as 64K", info.bytes);
   if (info.rank < 0 || info.rank >= static_cast<int>(node_of.size())) {
@@ -179,8 +179,8 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
                node_of.size());
   }
   const auto result = diagnostics::explain(
-      {info.collective, *bytes, has_root ? info.root : -1, std::move(leaves)}, node_of, info.rank,
-      info.rails, call, options, info.startup_us, info.rate_mbit / 8);
+      {info.collective, *bytes, has_root ? info.root : -1, std::move(leaves), job}, node_of,
+      info.rank, info.rails, call, options, info.startup_us, info.rate_mbit / 8);
   fmt::print("{} of {} bytes per {}, {} ranks, {} rails\n", info.collective, *bytes,
              info.collective == "alltoall" ? "pair" : "rank", node_of.size(), info.rails);
   fmt::print("choice: {} with {} ports and {} leaders per node: {}\n", result.choice.algorithm,
@@ -239,7 +239,8 @@ int run(InfoOptions info, bool explains) {
   if (explains) {
     const auto job = diagnostics::describe_job(communicator);
     if (info.rails == 0) info.rails = std::max(1, job.rails);
-    explain(info, options, job.node_of, diagnostics::describe_switches(communicator));
+    explain(info, options, job.node_of, diagnostics::describe_switches(communicator),
+            &communicator);
     return 0;
   }
   fmt::print("Allrail {}\n\n", ALLRAIL_VERSION);

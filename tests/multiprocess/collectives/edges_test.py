@@ -8,6 +8,7 @@ import os
 import re
 import sys
 
+from single_copy_test import COPIED as NOT_ALLOWED
 from single_copy_test import OUTNUMBERED
 from support import DEFAULT_MEMORY, RUN, TWO_RAILS, environment, expect, job, main
 from switches_test import grid as grid_over_switches, switch_map
@@ -34,6 +35,8 @@ BUFFER_THRESHOLD_BYTES = 512 * KIBI
 NODE_BUFFER_THRESHOLD_BYTES = 256 * KIBI
 MAPPED_THRESHOLD_BYTES = 2 * KIBI
 SINGLE_COPY_THRESHOLD_BYTES = 64 * KIBI
+TRIED_BYTES = (64 * KIBI, 256 * KIBI, 1024 * KIBI)  # kTrialBytes, lib/world_reading.cpp
+TRIED_SAID = ("64K", "256K", "1M", "4M")  # and four times the last one
 ONCE_BYTES = 4 * KIBI
 # The rows of kRootedTable, coll/selection_rooted.cpp: the largest size of one, and layouts (nodes,
 # ranks per node, leaf switches) for which the next row says something else, be it only of rails
@@ -147,7 +150,24 @@ def test_edges_of_zero_copy():
     for nodes in (2, 3):
         check_edge(lambda way: way.straight, ZERO_COPY_THRESHOLD_BYTES, nodes, nodes)
         check_grid(nodes, nodes, around(ZERO_COPY_THRESHOLD_BYTES))
-    check_grid(2, 1, around(SINGLE_COPY_THRESHOLD_BYTES))
+
+
+def test_edges_of_single_copy():
+    """Where it is told to, and at each size from which on trials at start-up may find it faster."""
+    env = {**DEFAULT_MEMORY, "ALLRAIL_SINGLE_COPY": "on"}
+    for ranks in (2, 3):
+        check_grid(ranks, 1, around(SINGLE_COPY_THRESHOLD_BYTES), env)
+    # The threshold is one of these, where ranks do not outnumber the cores.
+    said = {"ALLRAIL_LOG": "info", **DEFAULT_MEMORY}
+    sizes = around(*TRIED_BYTES, 4 * TRIED_BYTES[-1])
+    words = ("sizes=" + sizes, "algorithms=auto", "ports=0", "leaders=0")
+    result = job(2, None, "grid", *words, env=said)
+    expect(result.code == 0 and "grid done" in result.out, "grid of %s bytes" % sizes, result)
+    found = re.search(r"read large blocks out of each other's memory, from (.+) on", result.err)
+    if found:
+        expect(found[1] in TRIED_SAID, "one of the sizes that were tried", result)
+    else:
+        expect(OUTNUMBERED in result.err or NOT_ALLOWED in result.err, "says why not", result)
 
 
 def test_edges_of_buffers():

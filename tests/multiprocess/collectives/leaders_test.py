@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 
-from support import RUN, Skip, environment, expect, job, main
+from support import DEFAULT_MEMORY, RUN, Skip, environment, expect, job, main
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 MACHINE = os.path.join(FOLDER, "..", "..", "unit", "topology", "four_sockets_apart.xml")
+BYTES_PER_LEADER = 16 * 1024  # coll/selection.hpp
 INFO = os.path.join(os.path.dirname(RUN), "..", "..", "perf", "allrail-info")
 # Of a described machine hwloc would not ask for bindings.
 DESCRIBED = {"HWLOC_XMLFILE": os.path.abspath(MACHINE), "HWLOC_THISSYSTEM": "1"}
@@ -79,6 +80,41 @@ def test_leaders_on_uneven_nodes():
 
 def test_leaders_with_little_memory():
     grid(8, "2", "socket", 37, ALLRAIL_NODE_MEMORY="1M")
+
+
+def explained(size, ranks, nodes, policy):
+    """How many leaders the choice of this job has for blocks of a size."""
+    command = [RUN, "-n", str(ranks), "--nodes", nodes, *bound(), INFO, "explain", "allgather"]
+    result = subprocess.run(
+        [*command, str(size)],
+        env=environment(
+            ALLRAIL_RAILS="127.0.0.1", ALLRAIL_LEADER_POLICY=policy, **DESCRIBED, **DEFAULT_MEMORY
+        ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+    )
+    text = result.stdout.decode()
+    found = re.search(r"choice: .* and (\d+) leaders per node", text)
+    if result.returncode != 0 or not found:
+        raise AssertionError("exit code %s:\n%s" % (result.returncode, text))
+    return int(found[1])
+
+
+def test_leaders_at_their_edge():
+    """Where the choice goes over from one leader to two: kBytesPerLeader, coll/selection.hpp."""
+    for ranks, nodes, per_node in ((8, "2", 4), (7, "cyclic:3", 3), (6, "4+2", 4)):
+        edge = -(-2 * BYTES_PER_LEADER // per_node)
+        below, at = (explained(size, ranks, nodes, "socket") for size in (edge - 1, edge))
+        if (below, at) != (1, 2):
+            raise AssertionError("%d and %d leaders of nodes %s" % (below, at, nodes))
+        words = {
+            "algorithms": "auto",
+            "sizes": "%d,%d,%d" % (edge - 1, edge, edge + 1),
+            "ports": "0",
+            "leaders": "0",
+        }
+        checked("grid", words, bound(), ranks, nodes, "socket", DEFAULT_MEMORY)
 
 
 def test_leaders_of_rooted_collectives():
