@@ -48,15 +48,17 @@ std::vector<int> one_per_node(int ranks) {
   return node_of;
 }
 
-bool share_a_lane(const Groups& groups, int rank, int peer) {
-  const auto leads = [&groups](int one, int lane) {
-    const int node = groups.map.node_of[one];
-    return groups.map.ranks_of[node][groups.leader(node, lane)] == one;
-  };
+/// Of how many lanes each of the two leads its node's group.
+int lanes_between(const Groups& groups, int rank, int peer) {
+  int lanes = 0;
   for (int lane = 0; lane < groups.lanes(); ++lane) {
-    if (leads(rank, lane) && leads(peer, lane)) return true;
+    const auto leader = [&](int of) {
+      const int node = groups.map.node_of[of];
+      return groups.map.ranks_of[node][groups.leader(node, lane)];
+    };
+    if (leader(rank) == rank && leader(peer) == peer) ++lanes;
   }
-  return false;
+  return lanes;
 }
 
 TEST_P(AlltoallReplay, EveryCombinationUpToSevenRanks) {
@@ -118,13 +120,37 @@ TEST_P(AlltoallReplay, LeadersOfALaneShareWhatCrosses) {
       for (int rank = 0; rank < tested.ranks(); ++rank) {
         for (const Step& step : made.call.schedules[rank].steps) {
           if (step.kind != StepKind::Put) continue;
-          EXPECT_TRUE(share_a_lane(tested, rank, step.peer)) << "seed " << seed;
+          EXPECT_GT(lanes_between(tested, rank, step.peer), 0) << "seed " << seed;
           sum += step.bytes - kHeaderBytes;
         }
       }
       return sum;
     };
     EXPECT_EQ(crossing(groups), crossing({groups.map})) << "seed " << seed;
+  }
+}
+
+/// One message per lane from every node to every other, between the leaders of that lane, whatever
+/// their groups have for each other. A rank that leads several lanes has one for each.
+TEST(AlltoallMessages, NodesExchangeOneOnEveryLane) {
+  const Algorithm& direct = *coll::alltoall::find_algorithm("smp-direct");
+  for (std::uint64_t seed = 1; seed <= 120; seed += kOneOf) {
+    Generator generator(seed);
+    const Groups groups = random_groups(generator, generator.number(2, 24));
+    const RootedCall made =
+        make_alltoall(direct, groups, generator.number(1, 3),
+                      [](int from, int to) -> std::uint64_t { return 64 * ((from + to) % 5); });
+    for (int rank = 0; rank < groups.ranks(); ++rank) {
+      std::vector<int> puts(groups.ranks());
+      for (const Step& step : made.call.schedules[rank].steps) {
+        if (step.kind == StepKind::Put) ++puts[step.peer];
+      }
+      for (int peer = 0; peer < groups.ranks(); ++peer) {
+        const bool together = groups.map.node_of[rank] == groups.map.node_of[peer];
+        EXPECT_EQ(puts[peer], together ? 0 : lanes_between(groups, rank, peer))
+            << groups.lanes() << " lanes, from " << rank << " to " << peer << ", seed " << seed;
+      }
+    }
   }
 }
 

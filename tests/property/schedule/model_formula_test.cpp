@@ -2,6 +2,7 @@
 
 #include "coll/allgather/allgather.hpp"
 #include "coll/alltoall/alltoall.hpp"
+#include "coll/barrier/barrier.hpp"
 #include "coll/broadcast/broadcast.hpp"
 #include "coll/gather/gather.hpp"
 #include "coll/scatter/scatter.hpp"
@@ -140,6 +141,9 @@ TEST(ModelFormula, Broadcasts) {
     EXPECT_DOUBLE_EQ(time("binomial", kBlock), ceil_log(n, ports) * (kStartup + kRegion));
     EXPECT_DOUBLE_EQ(time("chain", kPieces * kPiece),
                      (kPieces + n - 2) * (kStartup + (kPiece + kHeaderBytes) * kByte));
+    // A piece of one block for everybody: the root's first port carries a piece in every step.
+    EXPECT_DOUBLE_EQ(time("scatter-allgather", static_cast<std::uint64_t>(n) * kBlock),
+                     (ceil_divide(n - 1, ports) + n - 1) * (kStartup + kRegion));
   });
 }
 
@@ -162,6 +166,16 @@ TEST(ModelFormula, Alltoalls) {
     const double travelling = static_cast<double>(blocks * kBlock + kHeaderBytes) * kByte;
     EXPECT_DOUBLE_EQ(time("bruck"), ceil_log(n, ports) * (kStartup + travelling));
     EXPECT_DOUBLE_EQ(time("recursive-doubling"), ceil_log(n, ports) * (kStartup + travelling));
+  });
+}
+
+TEST(ModelFormula, Barriers) {
+  for_all_sizes([](int n, int ports) {
+    const double time = time_of(n, ports, 0, [&](const Shape& shape, int rank) {
+      return coll::barrier::make_schedule(shape, ports, rank);
+    });
+    // A signal is a header and nothing else.
+    EXPECT_DOUBLE_EQ(time, ceil_log(n, ports) * (kStartup + kHeaderBytes * kByte));
   });
 }
 

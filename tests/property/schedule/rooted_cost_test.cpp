@@ -142,16 +142,50 @@ TEST(RootedCost, BruckAlltoallTakesLogSteps) {
   });
 }
 
-TEST(RootedCost, RecursiveDoublingAlltoallIsTheFormulaAtPowers) {
+/// The bases that participants are numbered to: the largest divisors of what is left up to k + 1,
+/// then its least factors.
+std::vector<int> mixed_bases(int n, int ports) {
+  std::vector<int> bases;
+  for (int rest = n; rest > 1; rest /= bases.back()) {
+    int base = std::min(rest, ports + 1);
+    while (rest % base != 0) --base;
+    for (int factor = 2; base == 1; ++factor) {
+      if (rest % factor == 0) base = factor;
+    }
+    bases.push_back(base);
+  }
+  return bases;
+}
+
+TEST(RootedCost, RecursiveDoublingAlltoallTakesTheStepsAndBlocksOfItsBases) {
   for_all_sizes([](int n, int ports) {
-    const PairCost cost = pair_cost(coll::alltoall::recursive_doubling, n, ports);
-    if (n > 1 && is_power(n, ports)) {
-      EXPECT_EQ(cost.steps, ceil_log(n, ports));
-      EXPECT_EQ(cost.most_blocks, static_cast<std::size_t>(n / (ports + 1)));
-    } else {
-      EXPECT_LE(cost.steps, ceil_divide(n - 1, ports));
+    std::vector<std::size_t> blocks;  // of every put, by step
+    for (const int base : mixed_bases(n, ports)) {
+      blocks.insert(blocks.end(), static_cast<std::size_t>(ceil_divide(base - 1, ports)),
+                    static_cast<std::size_t>(n / base));
+    }
+    if (is_power(n, ports)) {
+      EXPECT_EQ(static_cast<int>(blocks.size()), ceil_log(n, ports));
+    }
+    for (int me = 0; me < n; ++me) {
+      const PairExchange mine = coll::alltoall::recursive_doubling(n, me, ports);
+      ASSERT_EQ(mine.rounds.size(), blocks.size());
+      for (std::size_t step = 0; step < blocks.size(); ++step) {
+        EXPECT_LE(static_cast<int>(mine.rounds[step].puts.size()), ports);
+        for (const PairTransfer& put : mine.rounds[step].puts) {
+          EXPECT_EQ(put.blocks.size(), blocks[step]) << "step " << step;
+        }
+      }
     }
   });
+}
+
+TEST(RootedCost, RecursiveDoublingAlltoallOfPrimesIsDirect) {
+  for (const auto& [n, ports] : {std::pair(5, 1), {5, 3}, {7, 2}, {13, 4}, {61, 4}}) {
+    const PairCost cost = pair_cost(coll::alltoall::recursive_doubling, n, ports);
+    EXPECT_EQ(cost.steps, ceil_divide(n - 1, ports)) << n;
+    EXPECT_EQ(cost.most_blocks, 1U) << n;
+  }
 }
 
 TEST(RootedCost, SmpFormsSendOneMessagePerPairOfNodes) {

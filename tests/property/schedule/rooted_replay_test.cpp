@@ -220,6 +220,61 @@ TEST(RootedReplay, AChainPassesSegmentsOn) {
   }
 }
 
+/// What a rank does with a piece of a chain over nodes.
+struct PieceStep {
+  char what;  // await, put, tell of it, await that word, copy it out
+  std::uint32_t piece;
+
+  friend bool operator==(const PieceStep&, const PieceStep&) = default;
+};
+
+std::vector<PieceStep> pieces_in_order(const Schedule& schedule, std::uint64_t region_bytes) {
+  std::vector<PieceStep> order;
+  const auto piece_at = [&](std::uint64_t offset) {
+    return static_cast<std::uint32_t>(offset / region_bytes);
+  };
+  for (const Step& step : schedule.steps) {
+    if (step.kind == StepKind::Await) order.push_back({'a', piece_at(step.to_offset)});
+    if (step.kind == StepKind::Put) order.push_back({'p', piece_at(step.from_offset)});
+    if (step.kind == StepKind::Copy) order.push_back({'o', piece_at(step.from_offset)});
+    // Stage 1 is what a rank gives, and nobody here has anything to give.
+    if (step.kind == StepKind::AwaitLocal) order.push_back({'w', step.stage - 2});
+    if (step.kind == StepKind::Publish) order.push_back({'t', step.stage - 2});
+  }
+  return order;
+}
+
+/// Pipelined through all levels: a rank of a node copies a piece out as soon as its leader has told
+/// of it, while the leader, which has told first, puts that piece on and awaits the next one.
+TEST(RootedReplay, AChainOverNodesPassesEveryPieceOnInTheNodeToo) {
+  constexpr std::uint64_t kPiece = 128;
+  constexpr std::uint32_t kPieces = 7;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Generator generator(seed);
+    Shape shape = uniform_shape(NodeMap({0, 0, 1, 1, 1, 2, 2}), kPieces * kPiece, 1, 1);
+    shape.grouping = random_grouping(generator, shape.map, 1);
+    shape.segment_bytes = kPiece;
+    const auto& chain = *coll::broadcast::find_algorithm("smp-chain");
+    const RootedCall tested = make_broadcast(chain, shape, generator.number(0, 1));
+    for (int rank = 2; rank < shape.ranks(); ++rank) {
+      const int node = shape.map.node_of[rank];
+      const bool talks = shape.talking_rank(node) == rank;
+      std::vector<PieceStep> expected;
+      for (std::uint32_t piece = 0; piece < kPieces; ++piece) {
+        if (!talks) {
+          expected.insert(expected.end(), {{'w', piece}, {'o', piece}});
+          continue;
+        }
+        expected.insert(expected.end(), {{'a', piece}, {'t', piece}});
+        if (node == 1) expected.push_back({'p', piece});
+        expected.push_back({'o', piece});
+      }
+      EXPECT_EQ(pieces_in_order(tested.call.schedules[rank], kPiece + kHeaderBytes), expected)
+          << "rank " << rank << ", seed " << seed;
+    }
+  }
+}
+
 TEST(RootedReplay, ABroadcastInManyPieces) {
   for (std::uint64_t seed = 1; seed <= 40; seed += kOneOf) {
     Generator generator(seed);

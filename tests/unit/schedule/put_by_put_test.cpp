@@ -1,9 +1,11 @@
-// In which order a rank that is alone on its node copies and puts: what it gives leaves before the
-// next block is copied, and what has arrived is copied out before the next one is awaited.
+// In which order a rank copies and puts. Alone on its node: what it gives leaves before the next
+// block is copied, and what has arrived is copied out before the next one is awaited. In an
+// allgather what has arrived is copied out while the next round flies, on every rank of a node.
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "coll/allgather/allgather.hpp"
 #include "coll/alltoall/alltoall.hpp"
 #include "coll/broadcast/broadcast.hpp"
 #include "coll/gather/gather.hpp"
@@ -24,6 +26,23 @@ std::string order_of(const Schedule& schedule) {
     letters += step.to == Memory::Slot ? 'i' : step.from == Memory::Slot ? 'o' : 'k';
   }
   return letters;
+}
+
+/// The same, with the flags of a node: tell of a stage, or wait for one.
+std::string order_with_flags(const Schedule& schedule) {
+  std::string letters;
+  for (const Step& step : schedule.steps) {
+    if (step.kind == StepKind::Publish) letters += 't' + std::to_string(step.stage);
+    if (step.kind == StepKind::AwaitLocal) letters += 'w' + std::to_string(step.stage);
+    letters += order_of({.steps = {step}});
+  }
+  return letters;
+}
+
+Schedule allgather(std::vector<int> nodes, const char* algorithm, int rank) {
+  return coll::allgather::make_schedule(*coll::allgather::find_algorithm(algorithm),
+                                        uniform_shape(NodeMap(std::move(nodes)), kBytes, 1, 1),
+                                        rank);
 }
 
 std::string alltoall(std::vector<int> nodes, const char* algorithm, int ports) {
@@ -47,6 +66,24 @@ TEST(PutByPut, Alltoall) {
   EXPECT_EQ(alltoall({0, 1, 2, 3}, "smp-direct", 1), "iiipkapoapoao");
   // Others of the node copy out as well, and wait for the flag behind each of the awaits.
   EXPECT_EQ(alltoall({0, 0, 1, 1, 2, 2}, "smp-direct", 2), "iiiiippkoaaoo");
+}
+
+TEST(PutByPut, AllgatherCopiesOutWhileTheNextRoundFlies) {
+  for (const char* ring : {"ring", "smp-ring"}) {
+    EXPECT_EQ(order_of(allgather({0, 1, 2, 3}, ring, 0)), "ipkapoapoao") << ring;
+  }
+  for (const char* doubling : {"recursive-doubling", "smp-recursive-doubling"}) {
+    EXPECT_EQ(order_of(allgather({0, 1, 2, 3}, doubling, 0)), "ipkapoaoo") << doubling;
+  }
+}
+
+TEST(PutByPut, AllgatherCopiesOutWhatTheLeaderHasToldOf) {
+  const std::vector<int> nodes{0, 0, 1, 1, 2, 2, 3, 3};
+  // A leader tells of a round as soon as it has arrived, and copies behind the next round's put.
+  EXPECT_EQ(order_with_flags(allgather(nodes, "smp-ring", 0)), "it1w1pkoat2poat3poat4o");
+  EXPECT_EQ(order_with_flags(allgather(nodes, "smp-ring", 1)), "it1kw1ow2ow3ow4o");
+  EXPECT_EQ(order_with_flags(allgather(nodes, "smp-recursive-doubling", 0)), "it1w1pkoat2poat3oo");
+  EXPECT_EQ(order_with_flags(allgather(nodes, "smp-recursive-doubling", 1)), "it1kw1ow2ow3oo");
 }
 
 TEST(PutByPut, NotOverRanksThatShareANode) {
