@@ -1,9 +1,12 @@
 """Every byte of blocks one byte below, at and above each size at which another way is taken.
 
 The constants stand here under the names that they have in the code. `allrail-info explain` says
-what is taken, so a constant that has moved fails here and is not tested beside its place.
+what is taken, so a constant that has moved fails here and is not tested beside its place. What
+depends on a kind of memory or on a trial at start-up it does not say: those constants are read from
+the code.
 """
 
+import math
 import os
 import re
 import sys
@@ -15,6 +18,7 @@ from switches_test import grid as grid_over_switches, switch_map
 from harness import run
 
 INFO = os.path.join(os.path.dirname(RUN), "..", "..", "perf", "allrail-info")
+TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 KIBI = 1024
 LINE_BYTES = 40  # kLineBytes, coll/schedule/schedule.hpp
 # The rows of kTable, coll/selection.cpp, for what a node contributes.
@@ -66,6 +70,38 @@ MOST_NEAR_BYTES = 20 * KIBI
 DEFAULT_SMALL_SLOT_BYTES = 68 * KIBI
 SLICE_UNIT_BYTES = 4 * KIBI  # CallPlan::choose_slices(), coll/plan.cpp
 HEADER_BYTES = 64  # kHeaderBytes, coll/schedule/schedule.hpp; two for each node
+# Where the code has those of them that it names.
+IN_THE_CODE = {
+    "coll/selection.hpp": {
+        "kZeroCopyThresholdBytes": ZERO_COPY_THRESHOLD_BYTES,
+        "kBufferThresholdBytes": BUFFER_THRESHOLD_BYTES,
+        "kNodeBufferThresholdBytes": NODE_BUFFER_THRESHOLD_BYTES,
+        "kMappedThresholdBytes": MAPPED_THRESHOLD_BYTES,
+        "kSingleCopyThresholdBytes": SINGLE_COPY_THRESHOLD_BYTES,
+        "kOnceBytes": ONCE_BYTES,
+    },
+    "coll/schedule/schedule.hpp": {"kLineBytes": LINE_BYTES, "kHeaderBytes": HEADER_BYTES},
+    "coll/slots.hpp": {"kMostNearBytes": MOST_NEAR_BYTES},
+    "coll/slots.cpp": {
+        "kMostInOneSlot": MOST_IN_ONE_SLOT_BYTES,
+        "kMostSlotBytes": DEFAULT_SMALL_SLOT_BYTES,
+    },
+    "lib/world_reading.cpp": {"kTrialBytes": TRIED_BYTES},
+}
+
+
+def constants_of(file):
+    """The numbers of a file of the code by name, and lists of them as tuples."""
+    with open(os.path.join(TREE, file), encoding="utf-8") as text:
+        found = re.findall(r"constexpr [^;=]*?(k\w+) = ([{}\s\dUL*<,]+);", text.read())
+    known = {}
+    for name, value in found:
+        numbers = []
+        for number in re.sub("[{}UL]", "", value).split(","):
+            factors, _, shift = number.partition("<<")
+            numbers.append(math.prod(int(one) for one in factors.split("*")) << int(shift or 0))
+        known[name] = tuple(numbers) if "{" in value else numbers[0]
+    return known
 
 
 def around(*edges):
@@ -109,6 +145,14 @@ def check_bytes(mode, ranks, nodes, sizes, *words, env=DEFAULT_MEMORY):
 
 def check_grid(ranks, nodes, sizes, env=DEFAULT_MEMORY):
     check_bytes("grid", ranks, nodes, sizes, "algorithms=auto", "ports=0", "leaders=0", env=env)
+
+
+def test_edges_are_where_the_code_has_them():
+    for file, expected in IN_THE_CODE.items():
+        constants = constants_of(file)
+        for name, value in expected.items():
+            what = "%s is %s in %s and %s here" % (name, constants.get(name), file, value)
+            expect(constants.get(name) == value, what)
 
 
 def test_edges_of_lines():
