@@ -29,9 +29,10 @@ struct Row {
 };
 
 // First match wins. Sizes are those of a node's whole contribution, since that is what crosses the
-// rails. Measured on three, four, six and eight hosts with two rails (docs/measured/findings.md):
-// rails are striped, so a second port adds no bandwidth, and with several ports the blocks of
-// several senders queue up in front of one receiver while the way to another is idle.
+// rails. Measured on four and eight hosts with two rails (docs/measured/findings.md, which has no
+// figures of hosts that are no power of two): rails are striped, so a second port adds no
+// bandwidth, and with several ports the blocks of several senders queue up in front of one receiver
+// while the way to another is idle.
 constexpr Row kTable[] = {
     {kAnySize, false, Nodes::One, kAnyCount, "smp-direct", Ports::Rails,
      "one node: no rail is needed"},
