@@ -89,7 +89,11 @@ class Simulate(unittest.TestCase):
         large = ("--nodes", "16384", "--ranks-per-node", "128")
         one_leader = "1 of 16384 leaders, the others do the same, node phase in closed form"
         for collective, names in (
-            ("allgather", "smp-direct,smp-bruck,smp-recursive-doubling,smp-multi-leader-ring"),
+            (
+                "allgather",
+                "smp-direct,smp-ring,smp-bruck,smp-recursive-doubling,smp-multi-leader-ring,"
+                "smp-multi-leader-recursive-doubling",
+            ),
             ("alltoall", "smp-direct,smp-bruck,smp-recursive-doubling"),
         ):
             for name, evaluated in self.evaluated(collective, names, *large).items():
