@@ -450,6 +450,8 @@ class Reproduction(unittest.TestCase):
                 if not name.startswith(MANY_RING + POINT_TO_POINT):
                     self.assertIn(best_leaders(size, name), (2, 4), (size, name))
         self.assertEqual(best_leaders(8, many[0]), 2)
+        for name in (many[0] + POINT_TO_POINT, many[1]):
+            self.assertEqual(best_leaders(8, name), 1, name)
         for size in (512, 4096, 32768):
             self.assertEqual(best_leaders(size, many[0]), 2, size)
             self.assertEqual(best_leaders(size, many[1]), 4, size)
