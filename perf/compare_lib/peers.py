@@ -96,6 +96,8 @@ def environment_of(library: str, setting: Setting) -> dict[str, str]:
         # Without `any` twice its component refuses transports that are no InfiniBand.
         found = {"OMPI_MCA_pml": "ucx"}
         found |= {"OMPI_MCA_pml_ucx_tls": "any", "OMPI_MCA_pml_ucx_devices": "any"}
+        if not many_hosts:
+            found["UCX_TLS"] = "self,sysv,posix,cma"
     if library in ("openmpi-ucx", "mpich") and many_hosts:
         found |= {"UCX_TLS": "tcp,self,sysv,posix,cma", "UCX_NET_DEVICES": RAILS}
     if outnumbers(setting):

@@ -347,7 +347,7 @@ class Launches(unittest.TestCase):
 
     def test_kinds_of_memory_are_those_of_allgathers(self):
         launches = run.plan_launches(self.plan(collective="gather"), NODE2, 0, set())
-        self.assertEqual({one.library for one in launches}, {"allrail", "openmpi-ob1", "mpich"})
+        self.assertEqual({one.library for one in launches}, {"allrail", *settings.PEERS})
 
     def test_iterations_may_be_told(self):
         launches = run.plan_launches(self.plan(iterations=7), NODE2, 0, set())
@@ -396,3 +396,16 @@ class Launches(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+    def test_both_paths_of_open_mpi_are_measured_on_one_node(self):
+        for setting in (NODE2, NODE8):
+            self.assertLessEqual(set(settings.PEERS), set(setting.libraries))
+        with mock.patch("os.sched_getaffinity", return_value={0, 1}):
+            words = peers.start_words("openmpi-ucx", NODE2)
+        self.assertEqual(
+            " ".join(words),
+            "prun --leave-session-attached -n 2 -x OMPI_MCA_pml=ucx -x OMPI_MCA_pml_ucx_tls=any "
+            "-x OMPI_MCA_pml_ucx_devices=any -x UCX_TLS=self,sysv,posix,cma",
+        )
+        self.assertNotIn("UCX_TLS", peers.environment_of("mpich", NODE2))
+        self.assertIn("tcp", peers.environment_of("openmpi-ucx", SHAPED_X1)["UCX_TLS"])
+
