@@ -38,9 +38,12 @@ def time_lines(samples: Samples, setting: Setting, mode: str) -> dict[str, Line]
         ]
         for library in samples.libraries(setting, mode)
     }
-    limits = [(size, rail_limit_us(setting, size, samples.collective)) for size in sizes]
-    if limits and setting.rates:
-        lines["rail limit"] = [(size, Spread(limit, limit, limit)) for size, limit in limits]
+    # A barrier moves no bytes: nothing limits it, on shaped rails either.
+    lines["rail limit"] = [
+        (size, Spread(limit, limit, limit))
+        for size in sizes
+        if (limit := rail_limit_us(setting, size, samples.collective)) is not None
+    ]
     return lines
 
 

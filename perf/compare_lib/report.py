@@ -124,17 +124,25 @@ def setting_table(samples: Samples, setting: Setting, mode: str) -> list[str]:
     return lines
 
 
-def context_lines(context: dict, failed: list[dict]) -> list[str]:
+def format_repetitions(least: int, most: int) -> str:
+    counted = str(most) if least == most else f"{least} to {most}"
+    return f"{counted} repetition{'s' * (most != 1)}"
+
+
+def context_lines(context: dict, samples: Samples, failed: list[dict]) -> list[str]:
+    repetitions = samples.repetitions()
     versions = ", ".join(f"{name} {version}" for name, version in context["versions"].items())
     lines = [
         f"Made by `{context['command']}` at commit {context['commit']}, {context['date']}, on "
         f"{context['cores']} cores of {context['processor']} with kernel {context['kernel']} and "
         f"{versions}, TCP under {context.get('congestion', 'what is not known')} (Allrail never "
-        f"under bbr). {context['repetitions']} repetitions, the libraries in turn at every size; "
+        f"under bbr). {format_repetitions(*repetitions)}, the libraries in turn every few sizes; "
         f"load of the machine {context['load']} before the first.",
     ]
-    if context["repetitions"] < 5:
+    if repetitions[1] < 5:
         lines.append("**Fewer than five repetitions: this shows that it runs, and no more.**")
+    elif repetitions[0] < 5:
+        lines.append("**Fewer than five repetitions of some: they show that it runs, no more.**")
     if context["iterations"]:
         lines.append(f"**Only {context['iterations']} calls per size, as asked for.**")
     for failure in failed:
@@ -159,7 +167,7 @@ def write_report(document: dict) -> str:
     context = document["context"]
     samples = Samples(document["results"], context["collective"])
     lines = [f"# {context['collective'].capitalize()}: Allrail beside its peers", ""]
-    lines += context_lines(context, document["failed"])
+    lines += context_lines(context, samples, document["failed"])
     for text in HOW_TO_READ:
         lines.append(f"- {text}")
     if GOALS_OF[context["collective"]]:

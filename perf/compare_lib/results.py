@@ -54,6 +54,11 @@ class Samples:
     def sizes(self, setting: str, mode: str) -> list[int]:
         return sorted({key[2] for key in self._times if key[:2] == (setting, mode)})
 
+    def repetitions(self) -> tuple[int, int]:
+        """The least and the most that anything was measured: a run may have been cut short."""
+        counts = [len(times) for times in self._times.values()]
+        return min(counts, default=0), max(counts, default=0)
+
     def libraries(self, setting: Setting, mode: str) -> list[str]:
         found = {key[3] for key in self._times if key[:2] == (setting.name, mode)}
         return [library for library in setting.libraries if library in found]

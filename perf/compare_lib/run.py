@@ -1,4 +1,4 @@
-"""Measures: every setting again and again, the libraries in turn at every size."""
+"""Measures: every setting again and again, the libraries in turn every few sizes."""
 
 import dataclasses
 import json
@@ -139,9 +139,32 @@ def done_launches(results: list[dict], setting: Setting, repetition: int) -> set
     }
 
 
+def continue_document(earlier: dict, context: dict) -> dict:
+    """What an earlier run has measured and started, with what this one is about to."""
+    before = earlier["context"]
+    # In one setting either run may start peers that the other one leaves out.
+    started = {
+        setting: before["peers"].get(setting, {}) | context["peers"].get(setting, {})
+        for setting in before["peers"] | context["peers"]
+    }
+    dates = f"{before['date']} and {context['date']}"
+    context = {**context, "peers": started, "date": dates, "load": before["load"]}
+    return {"context": context, "results": earlier["results"], "failed": earlier["failed"]}
+
+
+def without_launch(failed: list[dict], key: dict, sizes: list[int]) -> list[dict]:
+    """The failures that are left after a launch has tried these sizes again."""
+    left = []
+    for failure in failed:
+        if all(failure[name] == value for name, value in key.items()):
+            failure = {**failure, "sizes": [s for s in failure["sizes"] if s not in sizes]}
+        if failure["sizes"]:
+            left.append(failure)
+    return left
+
+
 def measure(plan: Plan, document: dict, programs: pathlib.Path, save) -> None:
-    """Fills document["results"] and ["failed"]; save() is called after every session."""
-    document["failed"] = []
+    """Adds to document["results"] and ["failed"]; save() is called after every session."""
     # Repetitions outside: what is cut short has seen every setting.
     for repetition in range(plan.repetitions):
         for setting in plan.settings:
@@ -159,6 +182,7 @@ def measure(plan: Plan, document: dict, programs: pathlib.Path, save) -> None:
                 what = f"{where}: {number} of {len(launches)}: {launch.library} {launch.mode}"
                 say(f"{what} {sizes}" + (f": {reason}" if reason else ""))
                 document["results"] += [{**key, **row} for row in rows]
+                document["failed"] = without_launch(document["failed"], key, launch.sizes)
                 if reason:
                     document["failed"].append({**key, "sizes": launch.sizes, "reason": reason})
             save()

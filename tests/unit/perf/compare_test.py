@@ -226,6 +226,18 @@ class Report(unittest.TestCase):
         )
         self.assertIn("- node2, mpich: `mpich -n 2`", self.text())
 
+    def test_repetitions_are_those_that_were_measured(self):
+        for counts, said, warned in (
+            ((5, 5), ". 5 repetitions, ", False),
+            ((1, 1), ". 1 repetition, ", "**Fewer than five repetitions: "),
+            ((5, 4), ". 4 to 5 repetitions, ", "**Fewer than five repetitions of some: "),
+        ):
+            samples = sample("allrail", [1] * counts[0]) + sample("mpich", [1] * counts[1])
+            text = report.write_report(document(samples))
+            self.assertIn(said, text)
+            self.assertIn(warned or said, text)
+            self.assertEqual("Fewer than five" in text, bool(warned))
+
     def test_table_with_a_rail_limit(self):
         samples = sample("allrail", [26000], 1 << 20, "shaped-x1", "streaming")
         lines = report.setting_table(Samples(samples), SHAPED_X1, "streaming")
@@ -241,6 +253,7 @@ class Report(unittest.TestCase):
             self.assertIn("3.00 at 8 B", pathlib.Path(folder, "compare.md").read_text())
             written = json.loads(pathlib.Path(folder, "compare.json").read_text())
         self.assertEqual(written["results"], samples)
+        self.assertEqual(written["context"]["repetitions"], 1)
         self.assertEqual(written["ratios"][0]["ratio"]["median"], 3)
         self.assertEqual(written["goals"][0]["worst"], 3)
 
@@ -262,6 +275,11 @@ class Plots(unittest.TestCase):
 
     def test_every_library_has_a_color(self):
         self.assertEqual({*settings.LIBRARIES, "rail limit"}, set(plot.COLORS))
+
+    def test_a_barrier_has_no_line_of_a_limit(self):
+        samples = sample("allrail", [2], 0, "shaped-x1") + sample("mpich", [3], 0, "shaped-x1")
+        ((_, lines),) = plot.panels(Samples(samples, "barrier"), plot.time_lines)
+        self.assertEqual(list(lines), ["allrail", "mpich"])
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "matplotlib is not installed")
     def test_drawings_name_their_lines(self):
@@ -295,7 +313,7 @@ class Launches(unittest.TestCase):
         with self.assertRaises(ValueError):
             settings.choose_settings("node2,node3")
 
-    def test_libraries_take_turns_at_every_size(self):
+    def test_libraries_take_turns_every_few_sizes(self):
         plan = self.plan(modes=("isolated",), libraries=("allrail", "mpich"))
         order = [
             [(one.library, one.sizes) for one in run.plan_launches(plan, NODE8, turn, set())]
@@ -345,6 +363,49 @@ class Launches(unittest.TestCase):
         launches = run.plan_launches(plan, NODE2, 1, done)
         self.assertEqual([launch.sizes for launch in launches], [[64], [1 << 20]])
 
+    def measure(self, plan, found, reason):
+        """Launches that all end with this reason, or with a row for each size."""
+
+        def run_session(_plan, _setting, launches, _programs):
+            for one in launches:
+                rows = [{"bytes_per_rank": size} for size in one.sizes]
+                yield (one, [], reason) if reason else (one, rows, None)
+
+        with mock.patch.object(run, "run_session", run_session), mock.patch.object(run, "say"):
+            run.measure(plan, found, pathlib.Path(), lambda: None)
+
+    def test_failures_stand_until_they_are_tried_again(self):
+        one = {"modes": ("isolated",), "libraries": ("mpich",), "repetitions": 1}
+        found = {"results": [], "failed": []}
+        self.measure(self.plan(**one), found, "broke")
+        self.assertEqual([failure["sizes"] for failure in found["failed"]], [[8, 64], [1 << 20]])
+        self.measure(self.plan(**{**one, "libraries": ("allrail",)}), found, None)
+        self.assertEqual(len(found["failed"]), 2)
+        self.measure(self.plan(**one, sizes=[64, 1 << 20]), found, "again")
+        self.assertEqual(
+            [(failure["sizes"], failure["reason"]) for failure in found["failed"]],
+            [([8], "broke"), ([64], "again"), ([1 << 20], "again")],
+        )
+        self.measure(self.plan(**one), found, None)
+        self.assertEqual(found["failed"], [])
+
+    def test_going_on_keeps_what_an_earlier_run_has_found(self):
+        earlier = document(sample("mpich", [1]), [{"library": "mpich"}])
+        now = {**earlier["context"], "date": "now", "load": "9.00"}
+        now["peers"] = {"node2": {"openmpi-ob1": ["prun"]}, "node8": {"mpich": ["mpich"]}}
+        found = run.continue_document(earlier, now)
+        self.assertEqual(found["failed"], [{"library": "mpich"}])
+        self.assertEqual(found["results"], earlier["results"])
+        context = found["context"]
+        self.assertEqual(
+            context["peers"],
+            {
+                "node2": {"mpich": ["mpich", "-n", "2"], "openmpi-ob1": ["prun"]},
+                "node8": {"mpich": ["mpich"]},
+            },
+        )
+        self.assertEqual((context["date"], context["load"]), ("today and now", "0.10"))
+
     def test_kinds_of_memory_are_those_of_allgathers(self):
         launches = run.plan_launches(self.plan(collective="gather"), NODE2, 0, set())
         self.assertEqual({one.library for one in launches}, {"allrail", *settings.PEERS})
@@ -353,6 +414,19 @@ class Launches(unittest.TestCase):
         launches = run.plan_launches(self.plan(iterations=7), NODE2, 0, set())
         self.assertEqual({launch.iterations for launch in launches}, {7})
         self.assertEqual(len(launches), 2 * len(NODE2.libraries))
+
+    def test_both_paths_of_open_mpi_are_measured_on_one_node(self):
+        for setting in (NODE2, NODE8):
+            self.assertLessEqual(set(settings.PEERS), set(setting.libraries))
+        with mock.patch("os.sched_getaffinity", return_value={0, 1}):
+            words = peers.start_words("openmpi-ucx", NODE2)
+        self.assertEqual(
+            " ".join(words),
+            "prun --leave-session-attached -n 2 -x OMPI_MCA_pml=ucx -x OMPI_MCA_pml_ucx_tls=any "
+            "-x OMPI_MCA_pml_ucx_devices=any -x UCX_TLS=self,sysv,posix,cma",
+        )
+        self.assertNotIn("UCX_TLS", peers.environment_of("mpich", NODE2))
+        self.assertIn("tcp", peers.environment_of("openmpi-ucx", SHAPED_X1)["UCX_TLS"])
 
     def test_peers_yield_where_ranks_outnumber_cores(self):
         with mock.patch("os.sched_getaffinity", return_value={0, 1, 2, 3}):
@@ -396,16 +470,3 @@ class Launches(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
-    def test_both_paths_of_open_mpi_are_measured_on_one_node(self):
-        for setting in (NODE2, NODE8):
-            self.assertLessEqual(set(settings.PEERS), set(setting.libraries))
-        with mock.patch("os.sched_getaffinity", return_value={0, 1}):
-            words = peers.start_words("openmpi-ucx", NODE2)
-        self.assertEqual(
-            " ".join(words),
-            "prun --leave-session-attached -n 2 -x OMPI_MCA_pml=ucx -x OMPI_MCA_pml_ucx_tls=any "
-            "-x OMPI_MCA_pml_ucx_devices=any -x UCX_TLS=self,sysv,posix,cma",
-        )
-        self.assertNotIn("UCX_TLS", peers.environment_of("mpich", NODE2))
-        self.assertIn("tcp", peers.environment_of("openmpi-ucx", SHAPED_X1)["UCX_TLS"])
-
