@@ -31,6 +31,9 @@ std::uint64_t size_of(const std::string& text) {
 }
 
 std::vector<std::string> algorithms_named(const std::string& text, const std::string& what) {
+  if (text.empty()) {
+    base::fail(Code::InvalidArgument, "--algorithm '' names none; take auto, all, or see --list");
+  }
   if (text != "all") return base::split(text, ',');
   std::vector<std::string> names;
   for (const auto& algorithm : diagnostics::algorithms_of(what)) names.push_back(algorithm.name);
@@ -53,12 +56,30 @@ void add_what(CLI::App& app, BenchOptions& options) {
       ->check(CLI::IsMember(options.collectives));
   app.add_option("--margin", options.margin_percent,
                  "tune: differences up to so many percent count for nothing")
-      ->check(CLI::Range(0, 100))
+      ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
 }
 
+/// Puts between one pair are no calls: what says how calls are made would say nothing.
+void check_puts(const CLI::App& app, const std::string& what) {
+  for (const char* const name : {"--algorithm", "--memory", "--mode", "--overlap", "--skew"}) {
+    if (app.count(name) == 0) continue;
+    throw CLI::ValidationError(name, "it is for calls of one collective, not for " + what);
+  }
+}
+
+/// Two lists of rules of one collective are no tuning file.
+void check_collectives(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice == names.end()) return;
+  throw CLI::ValidationError("--collectives", *twice + " stands there twice");
+}
+
 /// The file belongs to tune, which takes all algorithms.
-void check_what(const BenchOptions& options) {
+void check_what(const CLI::App& app, const BenchOptions& options) {
+  if (options.what == "put" || options.what == "fit") check_puts(app, options.what);
+  check_collectives(options.collectives);
   const bool tunes = options.what == "tune";
   if (tunes == options.tuning_file.empty()) {
     throw CLI::ValidationError(tunes ? "tune needs the file to write, such as tuning.json"
@@ -84,9 +105,8 @@ void check_what(const BenchOptions& options) {
                                "ordinary or buffer" +
                                    std::string(tunes ? ", or --collectives allgather" : ""));
   }
-  if (options.skew_ns && (tunes || options.what == "put" || options.what == "fit")) {
-    throw CLI::ValidationError("--skew",
-                               "it is for calls of one collective, not for " + options.what);
+  if (options.skew_ns && tunes) {
+    throw CLI::ValidationError("--skew", "it is for calls of one collective, not for tune");
   }
 }
 
@@ -142,6 +162,9 @@ std::vector<std::uint64_t> parse_sizes(const std::string& text, std::uint64_t fa
   const auto colon = text.find(':');
   if (colon == std::string::npos) {
     for (const std::string& part : base::split(text, ',')) sizes.push_back(size_of(part));
+    if (sizes.empty()) {
+      base::fail(Code::InvalidArgument, "'' names no sizes; use such as 64K, 8,64K or 8:1M");
+    }
     return sizes;
   }
   const std::uint64_t last = size_of(text.substr(colon + 1));
@@ -153,7 +176,11 @@ std::vector<std::uint64_t> parse_sizes(const std::string& text, std::uint64_t fa
     sizes.push_back(0);
     size = 1;
   }
-  for (; size < last; size *= factor) sizes.push_back(size);
+  while (size < last) {
+    sizes.push_back(size);
+    // Near the most that can be said the next size is beyond it.
+    size = size > last / factor ? last : size * factor;
+  }
   sizes.push_back(last);
   return sizes;
 }
@@ -233,7 +260,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
                      : memory == "node" ? BenchOptions::Memory::Node
                                         : BenchOptions::Memory::Ordinary;
     options.algorithms = algorithms_named(algorithms, options.what);
-    check_what(options);
+    check_what(app, options);
   } catch (const CLI::ParseError& error) {
     return refuse_command_line(error.get_exit_code(), [&] { app.exit(error); });
   } catch (const std::exception& error) {
