@@ -1,6 +1,7 @@
 #include "perf/bench_tune.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -26,6 +27,27 @@ std::vector<int> ports_to_try(const BenchOptions& options, const Context& contex
   if (options.ports > 0) return {options.ports};
   if (context.rails > 1) return {1, context.rails};
   return {1};
+}
+
+/// The file need not be where other ranks are; what is wrong with it is told to all.
+std::optional<diagnostics::CostModel> model_on_rank_0(Communicator& communicator,
+                                                      const std::string& file) {
+  std::optional<diagnostics::CostModel> model;
+  if (file.empty()) return model;
+  std::string refusal;
+  if (communicator.rank() == 0) {
+    try {
+      model = read_model(file);
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+  }
+  std::vector<std::uint64_t> length{refusal.size()};
+  communicator.broadcast(length, 0);
+  refusal.resize(length.front());
+  if (refusal.empty()) return model;
+  communicator.broadcast(refusal, 0);
+  throw Error(Code::InvalidArgument, refusal);
 }
 
 std::vector<Row> measure(Communicator& communicator, const BenchOptions& options,
@@ -98,8 +120,7 @@ std::vector<Candidate> candidates_of(const std::vector<Row>& rows,
 
 std::vector<Row> bench_tune(Communicator& communicator, const BenchOptions& options,
                             const Context& context) {
-  std::optional<diagnostics::CostModel> model;
-  if (!options.model_file.empty()) model = read_model(options.model_file);
+  const auto model = model_on_rank_0(communicator, options.model_file);
   BenchOptions sorted = options;
   std::ranges::sort(sorted.sizes);
   sorted.sizes.erase(std::unique(sorted.sizes.begin(), sorted.sizes.end()), sorted.sizes.end());

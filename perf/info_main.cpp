@@ -134,9 +134,10 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
   const auto tuning = diagnostics::describe_tuning(options);
   const std::string from = info.model_file.empty() && tuning.model ? tuning.path : info.model_file;
   if (info.model_file.empty() && tuning.model) {
-    model = *tuning.model;  // with the rails of the job, as for the choice
+    model = *tuning.model;  // with the rails and settings of the job, as for the choice
     const double last_rail = model.rail_MBps.back();
     model.rail_MBps.resize(static_cast<std::size_t>(info.rails), last_rail);
+    model.local_puts = options.local_puts;
   } else if (info.model_file.empty()) {
     model.message_us = info.startup_us;
     model.rail_MBps.assign(static_cast<std::size_t>(info.rails), info.rate_mbit / 8 / info.rails);

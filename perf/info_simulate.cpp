@@ -37,6 +37,8 @@ CostModel model_of(const ModelQuestion& question, int rails) {
   replace(model.flag_us, question.flag_us);
   replace(model.hop_us, question.hop_us);
   replace(model.oversubscription, question.oversubscription);
+  // Of an uplink's two measures the file may have the one and the command line the other.
+  if (question.oversubscription) model.uplink_MBps = 0;
   replace(model.uplink_MBps, question.uplink_MBps);
   replace(model.background, question.background);
   replace(model.far_share, question.far_share);
@@ -61,6 +63,28 @@ CostModel model_of(const ModelQuestion& question, int rails) {
   return model;
 }
 
+/// The node of every rank, from such as 4x16+29x8.
+std::vector<int> nodes_of(const std::string& sizes) {
+  constexpr std::uint64_t kMostRanks = 65536;
+  std::vector<int> node_of;
+  int node = 0;
+  for (const std::string& part : base::split(sizes, '+')) {
+    const auto cross = part.find('x');
+    const bool many = cross != std::string::npos;
+    const auto count = many ? base::parse_number(part.substr(0, cross)) : 1;
+    const auto size = base::parse_number(many ? part.substr(cross + 1) : part);
+    if (!count || !size || *count == 0 || *size == 0 || *count > kMostRanks / *size) {
+      base::fail(Code::InvalidArgument,
+                 "--node-sizes '{}' is none; use ranks of every node such as 16+16+8 or 2x16+8",
+                 sizes);
+    }
+    for (std::uint64_t i = 0; i < *count; ++i, ++node) {
+      node_of.insert(node_of.end(), *size, node);
+    }
+  }
+  return node_of;
+}
+
 diagnostics::ImaginedJobCall call_of(const SimulationQuestion& question) {
   diagnostics::ImaginedJobCall call;
   call.collective = question.collective;
@@ -72,21 +96,9 @@ diagnostics::ImaginedJobCall call_of(const SimulationQuestion& question) {
   }
   call.nodes = question.nodes;
   call.ranks_per_node = question.ranks_per_node;
-  if (!question.node_sizes.empty()) {
-    int node = 0;
-    for (const std::string& part : base::split(question.node_sizes, '+')) {
-      const auto times = base::split(part, 'x');
-      const auto count = base::parse_number(times.front());
-      const auto size = base::parse_number(times.back());
-      if (times.size() > 2 || !count || !size || *size == 0 || *count * *size > 65536) {
-        base::fail(Code::InvalidArgument,
-                   "--node-sizes '{}' is none; use ranks of every node such as 16+16+8 or 2x16+8",
-                   question.node_sizes);
-      }
-      for (std::uint64_t i = 0; i < (times.size() == 2 ? *count : 1); ++i, ++node) {
-        call.node_of.insert(call.node_of.end(), *size, node);
-      }
-    }
+  call.node_of = nodes_of(question.node_sizes);
+  if (question.algorithm.empty()) {
+    base::fail(Code::InvalidArgument, "--algorithm '' names none; take all, or names with commas");
   }
   const bool all = question.algorithm == "all";
   if (!all) call.algorithms = base::split(question.algorithm, ',');
@@ -215,6 +227,7 @@ void add_simulate(CLI::App& app, SimulationQuestion& question) {
 
 int show_simulation(const SimulationQuestion& question) {
   const CostModel model = model_of(question.model, question.rails);
+  const auto sizes = parse_sizes(question.bytes, 4);
   auto call = call_of(question);
   // A schedule of a large job is made and dropped once per rank: its pages stay with the process.
   ::mallopt(M_MMAP_THRESHOLD, kKeptBytes);
@@ -225,7 +238,7 @@ int show_simulation(const SimulationQuestion& question) {
                question.collective, job_of(question, model), parameters_of(model), "bytes",
                "algorithm", "time us");
   }
-  for (const std::uint64_t bytes : parse_sizes(question.bytes, 4)) {
+  for (const std::uint64_t bytes : sizes) {
     call.bytes = bytes;
     const auto results = diagnostics::simulate(call, model);
     if (!question.json) print_rows(bytes, results);

@@ -131,7 +131,8 @@ void write_document(const std::string& file, const Context& context,
                                    {"results", results},
                                    {"rail_counters_of_rank_0", counters}};
   std::ofstream out(file);
-  out << document.dump(2) << '\n';
+  // A command line may hold any bytes, as the names of files may.
+  out << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   out.close();
   if (!out) base::fail(Code::ResourceLimit, "cannot write {}; check the path and the disk", file);
 }

@@ -157,6 +157,29 @@ class Simulate(unittest.TestCase):
         busy = times(*tree, "--background", "0.8")[262144, "direct"]
         self.assertGreater(busy, quiet)
 
+    def test_sizes_of_nodes_may_stand_alone(self):
+        for sizes, even in (("300+300", ("2", "300")), ("3x2", ("3", "2"))):
+            row = times("gather", "8", "--node-sizes", sizes, "--algorithm", "direct")
+            same = ("--nodes", even[0], "--ranks-per-node", even[1], "--algorithm", "direct")
+            self.assertEqual(row, times("gather", "8", *same))
+
+    def test_no_sizes_are_an_error(self):
+        result = info("simulate", "gather", "")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("names no sizes", result.stderr)
+
+    def test_an_uplink_of_the_command_line_goes_before_that_of_the_file(self):
+        tree = ("gather", "256K", "--node-sizes", "8x1", "--leaf-size", "4", "--algorithm",
+                "direct")  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "model.json")
+            with open(file, "w", encoding="utf-8") as stream:
+                json.dump({"uplink_MBps": 1000}, stream)
+            for option in ("--oversubscription", "--uplink-MBps"):
+                told = times(*tree, "--model", file, option, "100")
+                self.assertEqual(told, times(*tree, option, "100"), option)
+                self.assertNotEqual(told, times(*tree, "--model", file), option)
+
     def test_a_model_file_is_read_and_the_command_line_goes_before_it(self):
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "model.json")
@@ -174,7 +197,15 @@ class Simulate(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for text, word in (
                 ('{"latency": 3}', "'latency'"),
-                ('{"latency_us": "much"}', "no object of parameters"),
+                ('{"latency_us": "much"}', "in 'latency_us'; it must be a number"),
+                ('{"stripe_bytes": -1}', "in 'stripe_bytes'; it must be a whole number"),
+                ('{"domains": 1.5}', "in 'domains'; it must be a whole number"),
+                ('{"domains": 4294967297}', "in 'domains'; it must be a smaller number"),
+                ('{"leaf_size": [4, -4]}', "in 'leaf_size'; it must be a whole number"),
+                ('{"rail_MBps": 100}', "in 'rail_MBps'; it must be a list"),
+                ('{"own_ports": 1}', "in 'own_ports'; it must be true or false"),
+                ('{"local_puts": true}', "in 'local_puts'; it must be a text"),
+                ('["latency_us"]', "no object of parameters"),
                 ("[", "no object of parameters"),
                 ('{"rail_MBps": []}', "at least one rail"),
                 ('{"background": 1}', "background"),
@@ -188,11 +219,19 @@ class Simulate(unittest.TestCase):
                 result = info("simulate", "gather", "8", "--model", file)
                 self.assertEqual(result.returncode, 1, text)
                 self.assertIn(word, result.stderr)
+                self.assertIn(file, result.stderr)
         for arguments in (
             ("--model", "/no/such/file"),
             ("--nodes", "4", "--root", "4"),
             ("--algorithm", "magic"),
             ("--node-sizes", "3+x"),
+            ("--node-sizes", "0x8"),
+            ("--node-sizes", "8++8"),
+            ("--node-sizes", "+"),
+            ("--node-sizes", "2x2x2"),
+            ("--node-sizes", "4294967296x4294967296"),
+            ("--node-sizes", "70000"),
+            ("--algorithm", ""),
             ("--nodes", "1000000000"),
         ):
             result = info("simulate", "gather", "8", *arguments)
