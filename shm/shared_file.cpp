@@ -16,6 +16,8 @@ namespace {
 
 /// Where shm_open(3) keeps its files on Linux.
 constexpr const char* kSharedMemoryFolder = "/dev/shm";
+// Of memory that is reserved in one go: whole huge pages.
+constexpr std::uint64_t kPieceBytes = 4ULL << 20;
 
 std::uint64_t free_bytes(int fd) noexcept {
   struct statvfs status {};
@@ -80,11 +82,17 @@ void check_room(int fd, std::uint64_t bytes, const SharedFileKind& kind) {
 }
 
 void allocate_pages(int fd, std::uint64_t offset, std::uint64_t bytes, const SharedFileKind& kind) {
-  int error_number = EINTR;
-  while (error_number == EINTR) {
-    error_number = ::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  // Until Linux 6.11 a signal undoes all that a call has made: one that comes every 10 ms, as those
+  // of profilers do, would never let a large one end.
+  const std::uint64_t end = offset + bytes;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t next = std::min(end, (at / kPieceBytes + 1) * kPieceBytes);
+    const int error_number =
+        ::posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(next - at));
+    if (error_number == EINTR) continue;
+    if (error_number != 0) fail_without_room(fd, bytes, error_number, kind);
+    at = next;
   }
-  if (error_number != 0) fail_without_room(fd, bytes, error_number, kind);
 }
 
 void name_shared_file(int fd, const std::string& name, const SharedFileKind& kind) {

@@ -1,11 +1,13 @@
 // Memory that ranks of a node map beside their segment: its name, its pages, its parts.
 #include "shm/shared_memory.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <random>
 #include <string>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,6 +16,17 @@
 
 #include "include/allrail/error.hpp"
 #include "shm/segment.hpp"
+
+namespace {
+// What the system does while a signal comes that often: up to so much is made between two of them.
+off_t most_between_signals = 0;  // 0: there are no signals
+}  // namespace
+
+/// Stands for that of the C library, which the code under test calls.
+extern "C" int posix_fallocate(int file, off_t offset, off_t bytes) {
+  if (most_between_signals != 0 && bytes > most_between_signals) return EINTR;
+  return ::fallocate(file, 0, offset, bytes) == 0 ? 0 : errno;
+}
 
 namespace allrail::shm {
 namespace {
@@ -73,6 +86,17 @@ TEST_F(SharedMemoryTest, AnOwnPartEndsWhileTheOthersStay) {
   EXPECT_EQ(other.left(), 1);
   other.leave();
   EXPECT_EQ(one.left(), 2);
+}
+
+TEST_F(SharedMemoryTest, IsReservedThoughASignalComesNowAndThen) {
+  constexpr std::uint64_t kLarge = 20U << 20;
+  SharedMemory memory = SharedMemory::create("", kLarge);
+  most_between_signals = 8 << 20;
+  ::alarm(20);  // what an interrupted call made is gone, so it can go on for ever
+  memory.take(4096, kLarge - 4096);
+  ::alarm(0);
+  most_between_signals = 0;
+  memory.bytes()[kLarge - 1] = std::byte{1};
 }
 
 TEST_F(SharedMemoryTest, WithoutANameThereIsNothingToFind) {
