@@ -288,6 +288,7 @@ void Job::on_rank_end(Rank& rank, const siginfo_t& info) {
 }
 
 void Job::blame(int exit_code, const std::string& message, bool may_be_reaction) {
+  if (failed_) return;
   if (!may_be_reaction) return end_job(exit_code, message);
   if (suspect_) {
     suspect_->confirmed = true;

@@ -48,6 +48,8 @@ Inherited prepare_process() {
   const sigset_t handled = handled_signals();
   sigprocmask(SIG_BLOCK, &handled, &inherited.signal_mask);
   signal(SIGPIPE, SIG_IGN);
+  // Whoever started this may have ignored it, and then nobody would be told of ranks that end.
+  signal(SIGCHLD, SIG_DFL);
   getrlimit(RLIMIT_NOFILE, &inherited.open_files);
   rlimit raised = inherited.open_files;
   raised.rlim_cur = raised.rlim_max;

@@ -51,6 +51,7 @@ from server_cases import (  # noqa: F401, looked up by name
     test_server_settings,
 )
 from signal_cases import (  # noqa: F401, looked up by name
+    test_ignored_child_signal,
     test_ignored_signals,
     test_interrupt,
     test_signals_forwarded,

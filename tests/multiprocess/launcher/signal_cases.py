@@ -58,6 +58,20 @@ def test_ignored_signals():
     expect(result.code == 0 and result.err == "", "it goes on", result)
 
 
+def test_ignored_child_signal():
+    """What a daemon may have ignored: the kernel would tell nobody of ranks that end."""
+
+    def ignore():
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    process = start([RUN, "-n", "2", PROBE, "exit:0"], preexec_fn=ignore)
+    result = finish(process, time.monotonic())
+    expect(result.code == 0 and result.err == "", "it ends", result)
+    process = start([RUN, "-n", "2", PROBE, "exit:3"], preexec_fn=ignore)
+    result = finish(process, time.monotonic())
+    expect(result.code == 3, "it ends with the code of a rank", result)
+
+
 def test_stubborn_interrupt():
     arguments = [RUN, "-n", "2", PROBE, "trap:2", "print:ready\n", "sleep:30000"]
     for signals, low, high in ((1, 1.8, 4), (2, 0, 1.5)):
