@@ -240,6 +240,7 @@ def kill_once(chance, guests, jobs, recoverable):
     if not recoverable:
         expect(took < 5 * EMULATED, "%s: the job ended after %.1f s" % (what, took))
         return 0, took
+    job.read_files(guests)
     near = far = 0.0
     for number, rank in enumerate(job.ranks):
         if number == victim:

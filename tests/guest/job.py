@@ -13,6 +13,15 @@ RAILS = 2
 RANKS_PER_GUEST = 2
 RANKS = 2 * RANKS_PER_GUEST
 STOP_FILE = "/tmp/stop"
+SAID = "/tmp/said."  # and the rank's number, in its guest
+# Of what ranks say at last the launcher passes on a part only, once one of them was killed: it
+# stands in a file, which is passed on from there.
+TO_FILE = (
+    "bash",
+    "-c",
+    'file=%s$PMIX_RANK; : >$file; tail -f -n +1 --pid=$$ $file & exec "$@" >$file 2>&1' % SAID,
+    "bash",
+)
 # One emulated processor per guest, and a busy machine under it: what takes longer than this hangs.
 HANG_S = 120.0
 
@@ -104,7 +113,7 @@ class Job:
         for name in ("ALLRAIL_LOG", "HWLOC_PLUGINS_BLACKLIST"):
             if name in os.environ:
                 command += ["-x", name]
-        command += ["-n", str(RANKS), PROBE, "loop", *words]
+        command += ["-n", str(RANKS), *(TO_FILE if recoverable else ()), PROBE, "loop", *words]
         self.ranks = [Rank() for _ in range(RANKS)]
         self.lines = []
         self.process = subprocess.Popen(
@@ -178,6 +187,17 @@ class Job:
             raise Failure("the job did not end within %.0f s" % HANG_S) from late
         self.reader.join()
         return code
+
+    def read_files(self, guests):
+        """The errors that the launcher did not pass on, as if they came just now."""
+        for number, rank in enumerate(self.ranks):
+            if rank.error:
+                continue
+            text = guests[number // RANKS_PER_GUEST].run("cat %s%d" % (SAID, number))
+            for line in text.splitlines():
+                if line.startswith("rank %d error: " % number):
+                    self.lines.append("in its file: " + line)
+                    rank.take(line.split(" ", 2)[2])
 
     def expect_success(self, code):
         expect(code == 0, "exit code %d" % code)
