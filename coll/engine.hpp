@@ -151,6 +151,7 @@ class Engine {
   [[noreturn]] void throw_end();
   [[noreturn]] void throw_abort_record();
   void give_up_calls();
+  void await_node() const;
 
   /// Where the active slice with this index, from the oldest on, is kept.
   std::size_t place_of(int index) const {
@@ -187,7 +188,9 @@ class Engine {
   int idle_looks_ = 0;           // in a row that saw nothing
   bool checked_ = false;         // this wait has made a slow check
   bool dead_ = false;
-  bool told_ = false;  // the first cause was thrown at the user
+  bool told_ = false;             // the first cause was thrown at the user
+  bool gave_up_ = false;          // and the node was told so
+  bool shares_given_up_ = false;  // a call that was given up went into a NodeBuffer
   shm::AbortRecord first_cause_;
   std::uint64_t barriers_ = 0;  // through the queue, as all between nodes are
   int talking_local_rank_ = 0;  // in those

@@ -2,16 +2,23 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "coll/engine.hpp"
 #include "coll/engine_group.hpp"
 #include "coll/recipe.hpp"
+#include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 
 namespace allrail::coll {
 namespace {
 
+// A rank asleep on its rails looks every 20 ms whether its node has ended, and a helper ten times a
+// second; a death may take a second to be told in all.
+constexpr std::chrono::milliseconds kNodePatience(500);
+constexpr std::chrono::microseconds kNodeLook(200);
 constexpr std::string_view kEndedElsewhere = "communicator ";
 
 std::string describe(const CallDescription& call) {
@@ -103,6 +110,7 @@ void Engine::throw_abort_record() {
   dead_ = told_ = true;
   give_up_calls();
   if (team_.group != nullptr) team_.group->end_others(*this, first_cause_);
+  if (std::exchange(shares_given_up_, false)) await_node();
   throw Error(static_cast<Code>(first_cause_.code), first_cause_.text, first_cause_.peer);
 }
 
@@ -114,8 +122,23 @@ void Engine::give_up_calls() {
   for (CallRun* call = front_; call != nullptr; call = call->next) {
     call->state = CallRun::State::Failed;
     call->registration.release();
+    if (is_node_shared(call->plan->description().memory)) shares_given_up_ = true;
   }
   front_ = to_begin_ = nullptr;
+  if (!std::exchange(gave_up_, true)) team_.segment->give_up();
+}
+
+/// Into a NodeBuffer the other ranks of the node write too, and peers through the rails of one of
+/// them: its bytes rest once all have given up. Who is dead, or computes where nobody looks for it,
+/// does not: then patience ends.
+void Engine::await_node() const {
+  int writers = static_cast<int>(team_.roster->local_ranks().size());
+  const int lost = static_cast<Code>(first_cause_.code) == Code::PeerLost ? first_cause_.peer : -1;
+  if (lost >= 0 && team_.roster->node_of(lost) == team_.node) --writers;
+  const auto end = base::Deadline::after(kNodePatience);
+  while (team_.segment->given_up() < writers && !end.passed()) {
+    std::this_thread::sleep_for(kNodeLook);
+  }
 }
 
 void Engine::notice_end() {

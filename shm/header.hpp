@@ -10,7 +10,7 @@
 namespace allrail::shm {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x314c4941524c4c41;  // "ALLRAIL1"
-inline constexpr std::uint32_t kSegmentVersion = 3;
+inline constexpr std::uint32_t kSegmentVersion = 4;
 
 enum class AbortState : std::uint32_t { None = 0, Claimed = 1, Told = 2 };
 
@@ -30,6 +30,9 @@ struct SegmentHeader {
 
   /// The rank that holds others up, plus 1; 0: not known. The control plane writes it.
   alignas(128) std::atomic<std::int32_t> late_rank;
+
+  /// How many ranks have ended their calls after an abort and write nothing any more.
+  alignas(128) std::atomic<std::int32_t> given_up;
 
   alignas(128) std::atomic<std::uint32_t> abort_state;  // an AbortState
   std::int32_t abort_code;
