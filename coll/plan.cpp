@@ -5,6 +5,7 @@
 #include "coll/node_walk.hpp"
 #include "coll/recipe.hpp"
 #include "lib/base/error.hpp"
+#include "shm/layout.hpp"
 
 namespace allrail::coll {
 
@@ -67,6 +68,13 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   schedule::Schedule first = make_schedule(0);
   first.steps.shrink_to_fit();
   first.once.shrink_to_fit();
+  if (first.stages > shm::kMostStages) {
+    base::fail(Code::ResourceLimit,
+               "{} of {} ranks on {} nodes takes {} stages of a flag, which has {}; use fewer "
+               "leaders (ALLRAIL_LEADERS)",
+               operation_name(description_.operation), roster.ranks(), roster.nodes(), first.stages,
+               shm::kMostStages);
+  }
   first_ = std::make_shared<schedule::Schedule>(std::move(first));
   std::vector<int> put_to;
   for (const schedule::Step& step : first_->steps) {
@@ -109,16 +117,22 @@ SlotOrder CallPlan::choose_order(const Roster& roster, const PlanLimits& limits)
   return is_far ? SlotOrder::Far : SlotOrder::Ring;
 }
 
+/// Headers and one byte per block are the least that a slot must hold.
+void CallPlan::check_slot(std::uint64_t needed_bytes, const Roster& roster,
+                          const PlanLimits& limits) const {
+  if (needed_bytes <= limits.large_slot_bytes) return;
+  base::fail(Code::ResourceLimit,
+             "{} of {} ranks on {} nodes by {} needs {} bytes of slot memory at least, a slot has "
+             "{}; raise ALLRAIL_NODE_MEMORY, or choose an algorithm of fewer blocks",
+             operation_name(description_.operation), roster.ranks(), roster.nodes(),
+             algorithm_name(description_.operation, description_.algorithm), needed_bytes,
+             limits.large_slot_bytes);
+}
+
 void CallPlan::choose_slices(const Roster& roster, const PlanLimits& limits) {
   const std::uint64_t block = description_.bytes;
   slice_bytes_ = std::min(block, recipe_->most_slice_bytes());
-  if (recipe_->slot_bytes(0) > limits.large_slot_bytes) {
-    base::fail(
-        Code::ResourceLimit,
-        "{} ranks on {} nodes need {} bytes of slot memory for headers alone, a slot has {}; "
-        "raise ALLRAIL_NODE_MEMORY",
-        roster.ranks(), roster.nodes(), recipe_->slot_bytes(0), limits.large_slot_bytes);
-  }
+  check_slot(recipe_->slot_bytes(0), roster, limits);
   if (recipe_->slot_bytes(slice_bytes_) > limits.large_slot_bytes) {
     // Slices so small that a second and third one can be under way while the first is read.
     std::uint64_t low = 0;
@@ -131,6 +145,7 @@ void CallPlan::choose_slices(const Roster& roster, const PlanLimits& limits) {
   }
   slices_ = slice_bytes_ == 0 ? 1 : (block + slice_bytes_ - 1) / slice_bytes_;
   slot_bytes_ = recipe_->slot_bytes(slice_bytes_);
+  check_slot(slot_bytes_, roster, limits);
 }
 
 schedule::Schedule CallPlan::make_schedule(std::uint64_t slice) const {

@@ -109,6 +109,7 @@ class CallPlan {
   bool are_alike(std::uint64_t slice, std::uint64_t other) const;
   schedule::Schedule make_schedule(std::uint64_t slice) const;
   SlotOrder choose_order(const Roster& roster, const PlanLimits& limits) const;
+  void check_slot(std::uint64_t needed_bytes, const Roster& roster, const PlanLimits& limits) const;
   void choose_slices(const Roster& roster, const PlanLimits& limits);
 
   // Gone where there is one slice: a later one is made of sizes of all ranks.

@@ -34,7 +34,8 @@ constexpr int awaited_rank(std::uint64_t word) noexcept {
 }
 constexpr std::uint64_t awaiting_call(std::uint64_t word) noexcept { return word >> 24; }
 
-/// The value of a flag at `stage` of `call`.
+/// The value of a flag at `stage` of `call`, which has no more than so many.
+constexpr std::uint32_t kMostStages = 0xFFFF;
 constexpr std::uint64_t flag_value(std::uint64_t call, std::uint32_t stage) noexcept {
   return call << 16 | stage;
 }

@@ -142,16 +142,17 @@ class NodeLowering {
   /// two rounds later, so that a leader does not stall its own lane for one that is a little
   /// behind.
   void copy_while_flying(std::size_t arrived) {
-    for (std::size_t arrival = 0; arrival < arrived; ++arrival) {
-      for (const int lane : led_) copy_arrival(lane, arrival);
-    }
     if (arrived == 0) {
       return;
+    }
+    for (std::size_t arrival = copied_[led_.front()]; arrival < arrived; ++arrival) {
+      for (const int lane : led_) copy_arrival(lane, arrival);
     }
     const int last_round = arrivals_[arrived - 1].round;
     for (int i = 0; i < lanes_; ++i) {
       const int lane = (my_lane_ + i) % lanes_;
-      for (std::size_t arrival = 0; arrivals_[arrival].round < last_round; ++arrival) {
+      for (std::size_t arrival = copied_[lane];
+           arrival < arrived && arrivals_[arrival].round < last_round; ++arrival) {
         copy_arrival(lane, arrival);
       }
     }

@@ -3,6 +3,7 @@
 
 #include "coll/plan.hpp"
 #include "coll/ready_token.hpp"
+#include "include/allrail/error.hpp"
 
 namespace allrail::coll {
 namespace {
@@ -67,6 +68,14 @@ TEST(AlltoallPlan, IsCopiedWhereWhatNodesKeepWouldBeCutIntoCrumbs) {
     const CallPlan plan = make({0, 1, 1}, 1 << 20, "direct", UINT64_MAX, false, slot_bytes);
     EXPECT_EQ(plan.zero_copy(), slot_bytes == least);
     EXPECT_GT(plan.slices(), 1U);
+  }
+}
+
+TEST(AlltoallPlan, NeedsASlotForHeadersAndOneByteOfEachBlock) {
+  constexpr std::uint64_t kNeeded = 3 * 5 * 128;  // half of it for the headers
+  EXPECT_EQ(make({0, 0, 0}, 8, "direct", UINT64_MAX, false, kNeeded).slot_bytes(), kNeeded);
+  for (const std::uint64_t slot_bytes : {kNeeded - 1, kNeeded / 2 + 40, kNeeded / 2 - 1}) {
+    EXPECT_THROW(make({0, 0, 0}, 8, "direct", UINT64_MAX, false, slot_bytes), Error) << slot_bytes;
   }
 }
 
