@@ -132,6 +132,7 @@ void World::die_without_memory() {
 }
 
 void World::reject(const std::string& text) {
+  rejected_ = true;
   // The others may already be in this call: they are told, so that they do not hang.
   if (roster_.ranks() > 1) {
     segment_.set_abort(static_cast<int>(Code::Aborted), team_.rank,

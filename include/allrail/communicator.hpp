@@ -58,6 +58,7 @@ class ALLRAIL_API Communicator {
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
+  // Not of one that was moved from, whose other calls throw Error{InvalidArgument}.
   int rank() const noexcept;
   int size() const noexcept;
   int node() const noexcept;
@@ -352,6 +353,7 @@ class ALLRAIL_API Communicator {
   BufferMemory allocate_node_shared_bytes(std::size_t count, std::size_t element_bytes);
 
   explicit Communicator(std::unique_ptr<World> world);
+  World& live() const;
   std::unique_ptr<World> world_;
 };
 

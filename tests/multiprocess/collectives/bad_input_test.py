@@ -95,6 +95,20 @@ def test_wrong_arguments_four_nodes():
     check_local_cases("4", 1, 3)
 
 
+def test_wrong_arguments_and_left():
+    """The error of who calls wrongly unwinds and destroys the communicator: that is no leaving."""
+    words = ("case=receive-size", "rank=1", "leaves=1", "late=0")
+    for algorithm in ("ring", "auto"):
+        env = {"ALLRAIL_ALGORITHM_ALLGATHER": algorithm}
+        result = job(4, "2", "bad", *words, limit=20, env=env)
+        found = reports(result, 4)
+        expect(found[1].code == "invalid-argument", repr(found[1]), result)
+        for rank in (0, 2, 3):
+            one = found[rank]
+            told = one.code == "aborted" and found[1].text in one.text
+            expect(told, "rank %d: %r" % (rank, one), result)
+
+
 def test_wrong_arguments_everywhere():
     """The same mistake on all ranks, as a program makes it."""
     for name in part_of(names_of("bad", False), 2, 3):

@@ -90,6 +90,19 @@ const Table& harmless() {
          from = std::move(plan);  // moved while it runs; the one that was there is destroyed
          from.wait();
        }},
+      {"moved-from-communicator",
+       [](Case& c) {
+         Communicator from = *c.communicator->split(0, c.communicator->rank());
+         Communicator communicator = std::move(from);
+         // NOLINTBEGIN(bugprone-use-after-move)
+         expect_invalid("barrier", [&] { from.barrier(); });
+         expect_invalid("plan_barrier", [&] { (void)from.plan_barrier(); });
+         expect_invalid("split", [&] { (void)from.split(0, 0); });
+         expect_invalid("allocate", [&] { (void)from.allocate<int>(1); });
+         expect_invalid("rail_statistics", [&] { (void)from.rail_statistics(); });
+         // NOLINTEND(bugprone-use-after-move)
+         communicator.barrier();
+       }},
       {"wait-twice",
        [](Case& c) {
          Plan plan = c.plan();
