@@ -120,6 +120,24 @@ struct NoEvents : RailEvents {
   void control_arrived(int, int, std::span<const std::byte>) override {}
 };
 
+TEST_F(BadPorts, MemoryThatMayNotBeRegisteredIsNamedWithTheLimit) {
+  reset_with([](fake_verbs::DeviceOptions& device) { device.max_registered_bytes = 8192; });
+  const auto rail = make_rail(0, "10.9.0.1");
+  std::vector<std::byte> memory(8193);
+  try {
+    rail->register_window(memory);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::ResourceLimit);
+    for (const char* word : {"fake0:1", "register 8193 bytes", "(ulimit -l) is "})
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(fake_verbs::live().memory_regions, 0);
+  const RemoteKey key = rail->register_window(std::span(memory).first(8192));
+  EXPECT_NE(key.key, 0U);
+  rail->unregister_window(key);
+}
+
 /// One completion queue for each link then.
 TEST_F(BadPorts, QueuesForOneLinkOnlyAreEnough) {
   reset_with([](fake_verbs::DeviceOptions& device) { device.max_cqe = 300; });

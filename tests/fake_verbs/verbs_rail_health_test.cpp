@@ -1,11 +1,13 @@
 // The verbs rail where no completion says that a link is of no use any more: the port has got other
 // numbers, or its queue pair stands still.
+#include <cerrno>
 #include <chrono>
 #include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "include/allrail/error.hpp"
 #include "tests/fake_verbs/linked_rails.hpp"
 #include "transport/verbs/port_identity.hpp"
 
@@ -80,6 +82,44 @@ TEST_P(LinkHealth, EndsWithADeviceThatFails) {
     EXPECT_TRUE(carries());
     TearDown();
   }
+}
+
+// Memory is registered with all rails; what this one refuses is no reason to end the others' calls.
+TEST_P(LinkHealth, IsNeverMadeAgainOverADeviceThatTakesNothing) {
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    counts_ = {};
+    make();
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    fake_verbs::tell(rank == 0 ? "fake0" : "fake1", IBV_EVENT_DEVICE_FATAL);
+    ASSERT_TRUE(until([&] { return counts_[rank].downs > 0; }));
+    std::vector<std::byte> memory(4096);
+    fake_verbs::fail_call_of("ibv_reg_mr", 1, EIO);
+    const RemoteKey key = rails_[rank]->register_window(memory);
+    EXPECT_EQ(key.key, 0U);
+    rails_[rank]->register_source(memory);
+    const int ups = counts_[0].ups + counts_[1].ups;
+    look_for(std::chrono::milliseconds(300));
+    EXPECT_EQ(counts_[0].ups + counts_[1].ups, ups);
+    EXPECT_FALSE(rails_[0]->is_up(1) || rails_[1]->is_up(0));
+    rails_[rank]->unregister_source(memory);
+    rails_[rank]->unregister_window(key);
+    TearDown();
+  }
+}
+
+// Whoever registers may come before the event does.
+TEST_P(LinkHealth, EndsWhereADeviceThatDoesNotAnswerRefusesMemory) {
+  make();
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  std::vector<std::byte> memory(4096);
+  fake_verbs::fail_call_of("ibv_reg_mr", 1, EIO);
+  EXPECT_THROW(rails_[0]->register_window(memory), Error) << "the device is well";
+  EXPECT_TRUE(carries());
+  fake_verbs::fail_call_of("ibv_reg_mr", 1, EIO);
+  fake_verbs::fail_call_of("ibv_query_port", 1, EIO);
+  EXPECT_EQ(rails_[0]->register_window(memory).key, 0U);
+  ASSERT_TRUE(until([&] { return counts_[0].downs > 0; }));
+  EXPECT_EQ(counts_[0].first_reason, "its device is gone");
 }
 
 TEST_P(LinkHealth, EndsWithAQueuePairThatStandsStill) {

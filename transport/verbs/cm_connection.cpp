@@ -108,7 +108,10 @@ bool VerbsRail::take_connection_events(RailEvents& events) {
 void VerbsRail::on_connection_event(const ConnectionEvent& event, RailEvents& events) {
   if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) return on_request(event, events);
   if (event.id == listener_.get()) {
-    if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) take_all_down("its device was removed", events);
+    if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+      device_failed_ = true;
+      take_all_down("its device was removed", events);
+    }
     return;
   }
   Link& link = *static_cast<Link*>(event.id->context);

@@ -106,6 +106,10 @@ bool VerbsRail::try_waiting(std::int64_t now_ns, RailEvents& events) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = links_.at(i);
     if (!link.wanted) continue;
+    if (is_off_) {
+      any |= turn_away(link, now_ns, events);
+      continue;
+    }
     if (link.early && link.state == Link::State::Idle) {
       accept(link, std::move(link.early), events);
       any = true;
@@ -125,6 +129,17 @@ bool VerbsRail::try_waiting(std::int64_t now_ns, RailEvents& events) {
     }
   }
   return any;
+}
+
+/// Nothing comes about over a device that is gone; who connects tries other pairs of rails.
+bool VerbsRail::turn_away(Link& link, std::int64_t now_ns, RailEvents& events) {
+  link.early.reset();
+  if (link.early_offered) drop_early_side(link);
+  if (link.state == Link::State::Up) take_down(link, "its device is gone", events);
+  const bool due =
+      in_transition(link) || (link.state == Link::State::Waiting && now_ns >= link.next_try_ns);
+  if (due) connecting_failed(link, "its device is gone", events);
+  return due;
 }
 
 /// Who answered comes when it may: nothing has failed, and the next attempt asks whether it still
@@ -165,7 +180,15 @@ bool VerbsRail::make_queue_pair(Link& link, const MakePair& make) {
 }
 
 void VerbsRail::prepare_buffers(Link& link) {
-  if (link.buffers) return;
+  if (link.buffers || is_off_) return;
+  try {
+    make_buffers(link);
+  } catch (const Error&) {
+    if (!gave_up_device()) throw;
+  }
+}
+
+void VerbsRail::make_buffers(Link& link) {
   // Only ranks that have links, the leaders, pin the node's memory.
   if (!window_region_ && !window_.empty()) {
     window_region_ = register_memory(window_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -252,7 +275,10 @@ void VerbsRail::dismantle(Link& link, RailEvents* events) {
     bool ends = is_managed && port_is_active() && rdma_disconnect(link.id.get()) == 0;
     // A device that is gone takes no word of either kind, and ends no request.
     if (!ends) ends = to_error(*link.pair) == 0;
-    if (events != nullptr && link.has_queue_pair()) drain(link, ends ? kDrainLimitNs : 0, *events);
+    const std::int64_t limit_ns = ends && drains_ ? kDrainLimitNs : 0;
+    if (events != nullptr && link.has_queue_pair() && !drain(link, limit_ns, *events)) {
+      drains_ = false;
+    }
   }
   ++link.generation;
   if (link.pair != nullptr && is_managed) let_go(std::move(link.id));
@@ -284,6 +310,7 @@ void VerbsRail::take_down(Link& link, std::string_view reason, RailEvents& event
   events.link_down(index(), link.peer, text);
 }
 
+/// A device that has ended nothing of one link in all its time is not waited for at the others.
 void VerbsRail::take_all_down(std::string_view reason, RailEvents& events) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = links_.at(i);
@@ -293,6 +320,7 @@ void VerbsRail::take_all_down(std::string_view reason, RailEvents& events) {
       connecting_failed(link, std::string(reason), events);
     }
   }
+  drains_ = true;
 }
 
 }  // namespace allrail::transport::verbs

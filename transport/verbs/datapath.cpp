@@ -185,7 +185,8 @@ bool VerbsRail::poll_queues(RailEvents& events) {
 
 /// The queue pair is in the error state: every receive that is posted ends, those that were used
 /// before as a success. They are reported here, since their sender may count them as delivered.
-void VerbsRail::drain(Link& link, std::int64_t limit_ns, RailEvents& events) {
+/// False: some did not end in time.
+bool VerbsRail::drain(Link& link, std::int64_t limit_ns, RailEvents& events) {
   const auto deadline_ns = base::now_ns() + limit_ns;
   const CompletionQueueUse& use =
       completion_queues_[static_cast<std::size_t>(link.completion_queue)];
@@ -205,15 +206,15 @@ void VerbsRail::drain(Link& link, std::int64_t limit_ns, RailEvents& events) {
       }
       completions_[at].wr_id = WorkId{WorkId::Kind::Taken, link.slot, link.generation, 0}.encode();
     }
-    if (link.receives_posted <= 0) return;
+    if (link.receives_posted <= 0) return true;
     const std::size_t before = completions_.size();
     if (!take_completions(use)) break;
     if (base::now_ns() >= deadline_ns) more = completions_.size() > before ? more - 1 : 0;
   }
-  if (link.receives_posted > 0) {
-    base::log_debug("rail {}, rank {}: {} receives did not end", name(), link.peer,
-                    link.receives_posted);
-  }
+  if (link.receives_posted <= 0) return true;
+  base::log_debug("rail {}, rank {}: {} receives did not end", name(), link.peer,
+                  link.receives_posted);
+  return false;
 }
 
 void VerbsRail::complete(const ibv_wc& completion, RailEvents& events) {

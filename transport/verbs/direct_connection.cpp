@@ -229,7 +229,7 @@ void VerbsRail::take_ready_word(Link& link, RailEvents& events) {
 void VerbsRail::watch_for_end(Link& link, RailEvents& events) {
   const SideChannel::Step step = link.side.receive(std::span(link.inbox).first(1));
   if (step != SideChannel::Step::Failed) return;
-  if (link.side.ended_by_peer()) return take_down(link, link.side.reason(), events);
+  if (link.side.closed_by_peer()) return take_down(link, link.side.reason(), events);
   // The network between fails, which need not be the one that the link uses: data will tell.
   base::log_debug("rail {}, rank {}: lost its side channel: {}", name(), link.peer,
                   link.side.reason());

@@ -1,8 +1,10 @@
 // What tells a verbs rail, beside completions with errors, that links are of no use any more: the
 // events of its device, and queue pairs that complete nothing.
 #include <algorithm>
+#include <utility>
 
 #include "lib/base/error.hpp"
+#include "lib/base/log.hpp"
 #include "transport/verbs/verbs_rail_state.hpp"
 
 namespace allrail::transport::verbs {
@@ -28,12 +30,27 @@ bool VerbsRail::take_device_events(RailEvents& events) {
     any = true;
     if (type == IBV_EVENT_PORT_ERR && mine) take_all_down("its port went down", events);
     if (type == IBV_EVENT_PORT_ACTIVE && mine) silent_.clear();
-    if (type == IBV_EVENT_DEVICE_FATAL) take_all_down("its device failed", events);
+    if (type == IBV_EVENT_DEVICE_FATAL) {
+      device_failed_ = true;
+      take_all_down("its device failed", events);
+    }
     may_be_renamed |= mine && (type == IBV_EVENT_LID_CHANGE || type == IBV_EVENT_PKEY_CHANGE ||
                                type == IBV_EVENT_GID_CHANGE || type == IBV_EVENT_PORT_ACTIVE);
   }
   if (may_be_renamed) follow_identity(events);
   return any;
+}
+
+/// Asked where a call has failed. True if that is because the device failed, or does not even tell
+/// how its port is: then nothing is connected over it any more, since peers have no keys for it.
+bool VerbsRail::gave_up_device() {
+  ibv_port_attr port{};
+  if (!device_failed_ && ibv_query_port(device_.get(), port_, &port) == 0) return false;
+  if (!std::exchange(is_off_, true)) {
+    base::log_warning("rail {}: its device is gone; nothing goes over this rail any more", name());
+    service_now_ = true;  // links that are up go down
+  }
+  return true;
 }
 
 /// Queue pairs go on to use the LID, the key and the GID that they were made with. Most of such

@@ -65,7 +65,7 @@ SideChannel::Step SideChannel::receive(std::span<std::byte> into) {
     if (got > 0) {
       received_ += static_cast<std::size_t>(got);
     } else if (got == 0) {
-      ended_by_peer_ = true;
+      ended_by_peer_ = closed_by_peer_ = true;
       return failed("the peer closed the connection");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return Step::Again;

@@ -40,8 +40,12 @@ class SideChannel {
   bool send(std::span<const std::byte> message);
   /// Collects the next message; Done once it fills `into`, which is the same until then.
   Step receive(std::span<std::byte> into);
-  /// The peer has closed it, or its process is gone. False after a failure of the network between.
+  /// The peer has closed it, or its kernel knows of none such. False after a failure of the network
+  /// between.
   bool ended_by_peer() const { return ended_by_peer_; }
+  /// The peer has closed it, or its process is gone. Not where its kernel gave it up as silent,
+  /// when the network between was away.
+  bool closed_by_peer() const { return closed_by_peer_; }
 
  private:
   Step failed(std::string reason);
@@ -51,6 +55,7 @@ class SideChannel {
   std::size_t received_ = 0;  // of the message that is being received
   bool is_connected_ = false;
   bool ended_by_peer_ = false;
+  bool closed_by_peer_ = false;
   std::string reason_;
 };
 

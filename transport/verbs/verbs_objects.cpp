@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include <sys/resource.h>
+
 #include "lib/base/error.hpp"
 #include "lib/base/log.hpp"
 
@@ -15,11 +17,25 @@ void log_release(int result, const char* what) noexcept {
   base::log_warning("cannot release {}: {}", what, base::errno_text(error_number));
 }
 
+namespace {
+
+std::string limit_of_locked_memory() {
+  rlimit limit{};
+  const bool is_limited =
+      ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return is_limited ? fmt::format("{} KiB", limit.rlim_cur / 1024) : "unlimited";
+}
+
+}  // namespace
+
 void fail_call(int error_number, const std::string& rail, const char* action) {
-  const char* advice = error_number == ENOMEM
-                           ? "; raise the limit of locked memory (ulimit -l) or use fewer "
-                             "connections"
-                           : "";
+  const std::string advice =
+      error_number == ENOMEM
+          ? fmt::format(
+                "; the limit of locked memory (ulimit -l) is {}: raise it, or use fewer "
+                "connections",
+                limit_of_locked_memory())
+          : "";
   base::fail(Code::ResourceLimit, "rail {}: cannot {}: {}{}", rail, action,
              base::errno_text(error_number), advice);
 }

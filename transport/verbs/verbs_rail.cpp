@@ -128,18 +128,30 @@ MemoryRegion VerbsRail::register_memory(std::span<const std::byte> memory, int a
       name(), fmt::format("register {} bytes of memory", memory.size()).c_str());
 }
 
+/// Memory of the user is registered with every rail, also with those that carry nothing: one whose
+/// device is gone must not end what the others could do.
+MemoryRegion VerbsRail::register_for_user(std::span<const std::byte> memory, int access) {
+  if (is_off_) return nullptr;
+  try {
+    return register_memory(memory, access);
+  } catch (const Error&) {
+    if (!gave_up_device()) throw;
+    return nullptr;
+  }
+}
+
 void VerbsRail::set_primary_window(std::span<std::byte> memory) { window_ = memory; }
 
 RemoteKey VerbsRail::register_window(std::span<std::byte> memory) {
-  MemoryRegion region = register_memory(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-  const RemoteKey key{reinterpret_cast<std::uintptr_t>(memory.data()), region->rkey};
+  MemoryRegion region = register_for_user(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  const RemoteKey key{reinterpret_cast<std::uintptr_t>(memory.data()), region ? region->rkey : 0};
   regions_.push_back({memory, std::move(region), 0});
   return key;
 }
 
 void VerbsRail::unregister_window(const RemoteKey& key) {
   std::erase_if(regions_, [&](const Region& one) {
-    return one.region->rkey == key.key &&
+    return (one.region ? one.region->rkey : 0) == key.key &&
            reinterpret_cast<std::uintptr_t>(one.memory.data()) == key.address;
   });
 }
@@ -149,7 +161,7 @@ void VerbsRail::register_source(std::span<const std::byte> memory) {
     ++known->sources;  // requests in flight have its key, whoever of its users ends first
     return;
   }
-  regions_.push_back({memory, register_memory(memory, 0), 1});
+  regions_.push_back({memory, register_for_user(memory, 0), 1});
 }
 
 void VerbsRail::unregister_source(std::span<const std::byte> memory) {
@@ -175,7 +187,7 @@ const std::uint32_t* VerbsRail::key_of(const std::byte* from, std::uint32_t byte
   // A window may be given back while what a source of the same memory sends is in flight.
   const Region* found = nullptr;
   for (const Region& one : regions_) {
-    if (!holds(one.memory)) continue;
+    if (!one.region || !holds(one.memory)) continue;
     if (one.sources > 0) return &one.region->lkey;
     found = &one;
   }
@@ -232,7 +244,7 @@ void VerbsRail::connect(int peer, std::span<const std::byte> address) {
   Link& link = link_of(peer);
   const bool is_another = options_.rank < peer && link.remote != *remote;
   if (link.wanted && !is_another) return;
-  if (!link.wanted) prepare_buffers(link);
+  if (!link.wanted) prepare_buffers(link);  // nothing, if the device is gone
   link.remote = *remote;
   const bool is_other = link.other_way.test(static_cast<std::size_t>(remote->rail));
   link.way = is_other ? next_way(my_address(), *remote, way) : way;

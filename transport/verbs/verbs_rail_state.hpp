@@ -94,8 +94,8 @@ class VerbsRail final : public Rail {
  private:
   struct Region {
     std::span<const std::byte> memory;
-    MemoryRegion region;
-    int sources = 0;  // how often it was made known as a source; 0: a window
+    MemoryRegion region;  // null: the device is gone
+    int sources = 0;      // how often it was made known as a source; 0: a window
   };
 
   /// Makes a queue pair in its first state, or says why not in errno.
@@ -114,6 +114,7 @@ class VerbsRail final : public Rail {
     return acknowledgement_timeout(options_.has_siblings && !link.is_only);
   }
   MemoryRegion register_memory(std::span<const std::byte> memory, int access);
+  MemoryRegion register_for_user(std::span<const std::byte> memory, int access);
   /// The key of a region that holds these bytes, or nothing.
   const std::uint32_t* key_of(const std::byte* from, std::uint32_t bytes) const;
 
@@ -125,6 +126,8 @@ class VerbsRail final : public Rail {
   /// False: why is in errno.
   bool make_queue_pair(Link& link, const MakePair& make);
   void prepare_buffers(Link& link);
+  void make_buffers(Link& link);
+  bool turn_away(Link& link, std::int64_t now_ns, RailEvents& events);
   Hello my_hello(const Link& link) const;
   HelloContext context_of(int to_rank, int rail_of_acceptor) const;
   void make_way(Link& link, RailEvents& events);
@@ -141,6 +144,7 @@ class VerbsRail final : public Rail {
 
   // health.cpp
   bool take_device_events(RailEvents& events);
+  bool gave_up_device();
   void follow_identity(RailEvents& events);
   void check_overdue(std::int64_t now_ns, RailEvents& events);
   std::int64_t overdue_ns(const Link& link) const;
@@ -187,7 +191,7 @@ class VerbsRail final : public Rail {
   // datapath.cpp
   bool poll_queues(RailEvents& events);
   bool take_completions(const CompletionQueueUse& use);
-  void drain(Link& link, std::int64_t limit_ns, RailEvents& events);
+  bool drain(Link& link, std::int64_t limit_ns, RailEvents& events);
   void complete(const ibv_wc& completion, RailEvents& events);
   void complete_sends(Link& link, std::uint16_t place, RailEvents& events);
   void report_receive(Link& link, const ibv_wc& completion, std::uint16_t buffer,
@@ -232,6 +236,9 @@ class VerbsRail final : public Rail {
   std::size_t next_completion_ = 0;
   int doomed_links_ = 0;
   int polls_until_clock_ = 0;
+  bool device_failed_ = false;  // it said so at least once, and may be back
+  bool is_off_ = false;         // for ever: see gave_up_device()
+  bool drains_ = true;          // see take_all_down()
   bool service_now_ = true;
   bool awake_ = false;  // wake_ is set
   std::int64_t serviced_at_ns_ = 0;

@@ -1,10 +1,13 @@
 """Results that are stored once per node."""
 
 import os
+import random
+import signal
 import sys
+import time
 
-from faults_test import kill_many, kill_one
-from support import ALGORITHMS, expect, job, main, reports, seeds
+from faults_test import kill_many, kill_one, wait_for_pids
+from support import ALGORITHMS, end_job, expect, job, main, reports, seeds, start_job
 
 
 def check_done(what, ranks, nodes, *words, **others):
@@ -102,6 +105,23 @@ def test_node_buffer_gone():
                 expect(one.code == ("invalid-argument" if rank == 1 else "aborted"), text, result)
                 expect("must outlive its plans" in one.text, text, result)
                 expect(one.again == "aborted", text, result)
+
+
+def test_node_buffer_rests():
+    """Ranks have the error when all of their node have given the call up: no byte changes then."""
+    layouts = ((5, "2", 0), (5, "2", 3), (4, None, 2), (6, "3", 5))
+    for seed in seeds(1, 10):
+        for ranks, nodes, victim in layouts:
+            chance = random.Random("%d %d %d" % (seed, ranks, victim))
+            words = ("bytes=1500000", "seconds=30", "memory=node", "rests=1")
+            process = start_job(ranks, nodes, "loop", *words)
+            began = time.monotonic()
+            pids = wait_for_pids(process, ranks)
+            time.sleep(chance.uniform(0.05, 0.25))
+            os.kill(pids[victim], signal.SIGKILL)
+            result = end_job(process, began, 25)
+            what = "seed %d: rank %d of %d on nodes %s" % (seed, victim, ranks, nodes)
+            expect(result.out.count("the bytes rest") == ranks - 1, what, result)
 
 
 def test_node_buffer_kill_one_node():

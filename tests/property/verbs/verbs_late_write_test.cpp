@@ -156,8 +156,8 @@ class VerbsLateWrite : public testing::TestWithParam<std::tuple<End, Ways, bool>
     ASSERT_GT(fake_verbs::busy_queue_pairs(), 0);
   }
 
-  /// Makes progress until the call of rank 0 throws.
-  void end_with(Code code) {
+  /// Makes progress until the call of rank 0 throws, and returns what it says.
+  std::string end_with(Code code) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     try {
       while (std::chrono::steady_clock::now() < end) {
@@ -167,7 +167,10 @@ class VerbsLateWrite : public testing::TestWithParam<std::tuple<End, Ways, bool>
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_EQ(error.peer(), 1) << error.what();
+      return error.what();
     }
+    return "";
   }
 
   /// The peer knows nothing of the error and does all that it can.
@@ -186,6 +189,7 @@ class VerbsLateWrite : public testing::TestWithParam<std::tuple<End, Ways, bool>
 
 TEST_P(VerbsLateWrite, ChangesNoByteAfterTheError) {
   ASSERT_NO_FATAL_FAILURE(bring_chunks_into_flight());
+  std::string text;
   switch (std::get<End>(GetParam())) {
     case End::AnotherRank:
       at(0).segment.set_abort(static_cast<int>(Code::PeerLost), 1, "rank 1 died");
@@ -197,7 +201,13 @@ TEST_P(VerbsLateWrite, ChangesNoByteAfterTheError) {
       break;
     case End::NoRail:
       for (const char* device : {"fake0", "fake1"}) fake_verbs::blackhole(device);
-      end_with(Code::Network);
+      text = end_with(Code::Network);
+      // All that a user needs: the operation, both ends, and the status of the completion.
+      for (const char* part :
+           {"allgather of 4194304 bytes per rank by direct", "fake0:1 to fake0:1",
+            "fake1:1 to fake1:1", "transport retry counter exceeded"}) {
+        EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
+      }
       for (const char* device : {"fake0", "fake1"}) fake_verbs::restore(device);
       break;
   }
