@@ -19,6 +19,14 @@ for rail in 0 1; do
     fail "allrail-info does not show rxe$rail as taken: $(cat /tmp/info.log)"
 done
 
+grep -A 1 -E '^ *rxe0:1 ' /tmp/info.log | grep -Eq 'MTU [0-9]+, not on PCI, NUMA node unknown' ||
+  fail "allrail-info does not tell of rxe0's MTU and place: $(cat /tmp/info.log)"
+ip link set d1 down
+ALLRAIL_RAILS=rxe0 /build/perf/allrail-info >/tmp/info.log || fail "allrail-info failed with one rail"
+ip link set d1 up
+grep -Eq '^ *rxe1:1 .*not taken: ' /tmp/info.log ||
+  fail "allrail-info does not say why rxe1 is not taken: $(cat /tmp/info.log)"
+
 # allgather RANKS NODES ARGS...: exits with an error on a wrong byte.
 allgather() {
   local ranks=$1 nodes=$2
@@ -121,20 +129,20 @@ ALLRAIL_CONNECT=cm timeout 60 /build/launcher/run/allrail-run -n 2 --nodes 2 \
   fail "a port without an address and ALLRAIL_CONNECT=cm gave exit code $rc: $(cat /tmp/cm.log)"
 ip address add 10.9.0.1/24 dev d0
 
-# Once the ranks have their rails, one goes down and comes back, and loses its address and gets it
+# Once the ranks have their rails, one loses its address and gets it back, and goes down and comes
 # back, for as long as the run takes, and all bytes arrive.
 rm -f /tmp/allgather.log
 (
   until grep -qs '^# allrail-bench' /tmp/allgather.log; do sleep 0.2; done
   while :; do
     sleep 2
-    ip link set d0 down
-    sleep 1.5
-    ip link set d0 up
-    sleep 2
     ip address delete 10.9.0.1/24 dev d0
     sleep 1.5
     ip address add 10.9.0.1/24 dev d0
+    sleep 2
+    ip link set d0 down
+    sleep 1.5
+    ip link set d0 up
   done
 ) &
 flaps=$!
@@ -142,8 +150,10 @@ ALLRAIL_LOG=summary,warning ALLRAIL_TIMEOUT=30s allgather 2 2 --sizes 256K --ite
 kill "$flaps"
 ip link set d0 up
 ip address add 10.9.0.1/24 dev d0 2>/dev/null || true
-grep -q 'rail rxe0:1 to rank . is down' /tmp/allgather.log ||
-  fail "nobody lost rxe0: $(cat /tmp/allgather.log)"
+for reason in 'its port went down' 'its GID 10\.9\.0\.1 is gone'; do
+  grep -q "rail rxe0:1 to rank . is down: $reason" /tmp/allgather.log ||
+    fail "no rank says of rxe0 that $reason: $(cat /tmp/allgather.log)"
+done
 
 rc=0
 ALLRAIL_RAILS=rxe7 timeout 60 /build/launcher/run/allrail-run -n 2 --nodes 2 \
