@@ -189,7 +189,7 @@ class Engine {
   bool checked_ = false;         // this wait has made a slow check
   bool dead_ = false;
   bool told_ = false;             // the first cause was thrown at the user
-  bool gave_up_ = false;          // and the node was told so
+  bool keeps_errors_ = false;     // nobody has what is thrown now: the next call tells it
   bool shares_given_up_ = false;  // a call that was given up went into a NodeBuffer
   shm::AbortRecord first_cause_;
   std::uint64_t barriers_ = 0;  // through the queue, as all between nodes are

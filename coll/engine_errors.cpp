@@ -16,7 +16,7 @@ namespace allrail::coll {
 namespace {
 
 // A rank asleep on its rails looks every 20 ms whether its node has ended, and a helper ten times a
-// second; a death may take a second to be told in all.
+// second.
 constexpr std::chrono::milliseconds kNodePatience(500);
 constexpr std::chrono::microseconds kNodeLook(200);
 constexpr std::string_view kEndedElsewhere = "communicator ";
@@ -110,7 +110,7 @@ void Engine::throw_abort_record() {
   dead_ = told_ = true;
   give_up_calls();
   if (team_.group != nullptr) team_.group->end_others(*this, first_cause_);
-  if (std::exchange(shares_given_up_, false)) await_node();
+  if (!keeps_errors_ && std::exchange(shares_given_up_, false)) await_node();
   throw Error(static_cast<Code>(first_cause_.code), first_cause_.text, first_cause_.peer);
 }
 
@@ -125,28 +125,33 @@ void Engine::give_up_calls() {
     if (is_node_shared(call->plan->description().memory)) shares_given_up_ = true;
   }
   front_ = to_begin_ = nullptr;
-  if (!std::exchange(gave_up_, true)) team_.segment->give_up();
+  team_.segment->line(team_.local_rank).gave_up.store(1, std::memory_order_release);
 }
 
 /// Into a NodeBuffer the other ranks of the node write too, and peers through the rails of one of
-/// them: its bytes rest once all have given up. Who is dead, or computes where nobody looks for it,
-/// does not: then patience ends.
+/// them: its bytes rest once all have given up, or are gone. Who computes where nobody looks for
+/// it, or is stopped, does not give up: then patience ends.
 void Engine::await_node() const {
-  int writers = static_cast<int>(team_.roster->local_ranks().size());
-  const int lost = static_cast<Code>(first_cause_.code) == Code::PeerLost ? first_cause_.peer : -1;
-  if (lost >= 0 && team_.roster->node_of(lost) == team_.node) --writers;
+  const auto rests = [this](int local_rank) {
+    const shm::RankLine& line = team_.segment->line(local_rank);
+    return line.gave_up.load(std::memory_order_acquire) != 0 ||
+           line.state.load(std::memory_order_acquire) == shm::RankState::Goodbye ||
+           (team_.watch != nullptr && team_.watch->is_dead(local_rank));
+  };
   const auto end = base::Deadline::after(kNodePatience);
-  while (team_.segment->given_up() < writers && !end.passed()) {
-    std::this_thread::sleep_for(kNodeLook);
+  const int ranks = static_cast<int>(team_.roster->local_ranks().size());
+  for (int local_rank = 0; local_rank < ranks; ++local_rank) {
+    while (!rests(local_rank) && !end.passed()) std::this_thread::sleep_for(kNodeLook);
   }
 }
 
 void Engine::notice_end() {
   if (dead_ || !team_.segment->aborted()) return;
+  keeps_errors_ = true;
   try {
     throw_abort_record();
   } catch (const Error&) {
-    told_ = false;
+    told_ = keeps_errors_ = false;
   }
 }
 

@@ -75,11 +75,13 @@ bool Engine::go_on() {
   if (dead_) return false;
   const std::uint64_t ended = slices_ended_;
   bool moved = false;
+  keeps_errors_ = true;
   try {
     guarded([this, &moved] { moved = step(nullptr); });
   } catch (const Error&) {
     told_ = false;  // the next call of this communicator tells it
   }
+  keeps_errors_ = false;
   hand_over();
   return moved || slices_ended_ != ended;
 }
@@ -288,6 +290,7 @@ void Engine::idle_progress() {
     done_counts_.refresh_mine();
     return;
   }
+  keeps_errors_ = true;
   try {
     guarded([this] {
       share_progress();
@@ -298,6 +301,7 @@ void Engine::idle_progress() {
   } catch (const Error&) {
     told_ = false;  // the user's thread is told when it comes
   }
+  keeps_errors_ = false;
   hand_over();
 }
 

@@ -132,13 +132,13 @@ void World::die_without_memory() {
 }
 
 void World::reject(const std::string& text) {
-  rejected_ = true;
   // The others may already be in this call: they are told, so that they do not hang.
   if (roster_.ranks() > 1) {
     segment_.set_abort(static_cast<int>(Code::Aborted), team_.rank,
                        fmt::format("rank {} called with wrong arguments: {}", team_.rank, text));
     abort_set();
     job_->engines.end_others(*engine_, segment_.abort_record());
+    engine_->notice_end();
   }
   throw Error(Code::InvalidArgument, text);
 }

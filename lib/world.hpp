@@ -276,7 +276,6 @@ class World final : public coll::TeamEvents {
   JobMemory memory_;
   bool verbs_rails_ = false;
   bool warned_of_copying_ = false;
-  bool rejected_ = false;  // a wrong call of this rank ended the job
   bool warned_of_buffers_ = false;
   std::uint64_t allocations_ = 0;   // made so far
   std::uint64_t node_buffers_ = 0;  // of them

@@ -25,6 +25,7 @@ void set_up_log(const std::string& words, int rank) {
     if (word == "trace") level = base::Level::Trace;
     if (word == "debug") level = base::Level::Debug;
     if (word == "info") level = base::Level::Info;
+    if (word == "warning") level = base::Level::Warning;
     if (word == "error") level = base::Level::Error;
     if (word == "off") level = base::Level::Off;
   }
@@ -375,8 +376,7 @@ World::~World() {
   // Who has ended all its calls says so even if another rank of the node, such as one that calls
   // once more, ended the job meanwhile: the control plane may have left before it could tell. Peers
   // may owe acknowledgements, as one that is stopped does: what they were sent goes before this.
-  // Who ended the job by a wrong call has not ended its calls, though its engine never heard of it.
-  if (fabric_ && !engine_->dead() && !rejected_) fabric_->say_goodbye();
+  if (fabric_ && !engine_->dead()) fabric_->say_goodbye();
   if (fabric_) fabric_->shut_down();
   if (buffers_) buffers_->close();
   if (has_entered) job_->gate.leave();

@@ -31,9 +31,6 @@ struct SegmentHeader {
   /// The rank that holds others up, plus 1; 0: not known. The control plane writes it.
   alignas(128) std::atomic<std::int32_t> late_rank;
 
-  /// How many ranks have ended their calls after an abort and write nothing any more.
-  alignas(128) std::atomic<std::int32_t> given_up;
-
   alignas(128) std::atomic<std::uint32_t> abort_state;  // an AbortState
   std::int32_t abort_code;
   std::int32_t abort_peer;

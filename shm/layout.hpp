@@ -68,6 +68,8 @@ struct alignas(128) RankLine {
   // What the rank that talks for the node tells it in barriers, by their number modulo 2: nobody
   // begins the barrier after the next one before all have left this one.
   std::atomic<std::uint32_t> told[2];
+  // 1: after an abort it has ended its calls and closed its rails, and writes nothing any more.
+  std::atomic<std::uint32_t> gave_up;
   alignas(64) std::atomic<std::uint32_t> sleeping;  // see wait.hpp
   alignas(
       64) std::atomic<std::uint64_t> recent[kRecentCalls];  // stamps, by call modulo their count

@@ -185,14 +185,6 @@ int NodeSegment::attached_count() const noexcept {
   return header().attached.load(std::memory_order_acquire);
 }
 
-void NodeSegment::give_up() const noexcept {
-  header().given_up.fetch_add(1, std::memory_order_acq_rel);
-}
-
-int NodeSegment::given_up() const noexcept {
-  return header().given_up.load(std::memory_order_acquire);
-}
-
 void NodeSegment::set_late_rank(int rank) const noexcept {
   header().late_rank.store(rank + 1, std::memory_order_relaxed);
 }

@@ -116,12 +116,6 @@ class NodeSegment {
   /// The first cause; waits a moment for a writer that is between claiming and telling it.
   AbortRecord abort_record() const;
 
-  /// After an abort: one more rank of the node has ended its calls and closed its rails, and writes
-  /// nothing into memory of others any more. Once by each rank.
-  void give_up() const noexcept;
-  /// How many have. What they wrote before that is seen by who has seen the number.
-  int given_up() const noexcept;
-
   /// The rank that holds others up, or -1: nobody is known to. For texts only.
   void set_late_rank(int rank) const noexcept;
   int late_rank() const noexcept;

@@ -90,7 +90,11 @@ void allocate_pages(int fd, std::uint64_t offset, std::uint64_t bytes, const Sha
     const int error_number =
         ::posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(next - at));
     if (error_number == EINTR) continue;
-    if (error_number != 0) fail_without_room(fd, bytes, error_number, kind);
+    if (error_number != 0) {
+      (void)::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                        static_cast<off_t>(at - offset));
+      fail_without_room(fd, bytes, error_number, kind);
+    }
     at = next;
   }
 }

@@ -52,7 +52,7 @@ class World;
 class ALLRAIL_API Communicator {
  public:
   /// All ranks of the job, found through PMIx; without a launcher a job of one rank. Collective.
-  /// @throws Error{BadConfiguration, Bootstrap, ResourceLimit, Mismatch, Timeout}
+  /// @throws Error{BadConfiguration, Bootstrap, ResourceLimit, Mismatch, PeerLost, Timeout}
   static Communicator world(const Options& options = Options::from_environment());
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
@@ -72,11 +72,12 @@ class ALLRAIL_API Communicator {
   /// be done here, as often as one likes, and ranks in what it says and throws are its own. Several
   /// communicators may be used in any order that is the same on the ranks of each of them, with
   /// plans in flight on many at once, as long as no ranks wait for each other in different ones:
-  /// nothing but a timeout finds that. Memory that one of them allocated is ordinary memory for
-  /// the others. They may be destroyed in any order, and an error that ends one of them ends all.
-  /// Each has links, and memory of the node, of its own, so a program does not split in a loop.
-  /// @throws Error{ResourceLimit, Network} on every rank where one of them cannot start: then
-  /// nobody has a new one, and this one can go on; else what allgather() throws.
+  /// of two ranks of a node that is a Mismatch, else nothing but a timeout finds it. Memory that
+  /// one of them allocated is ordinary memory for the others. They may be destroyed in any order,
+  /// and an error that ends one of them ends all. Each has links, and memory of the node, of its
+  /// own, so a program does not split in a loop.
+  /// @throws what world() throws on every rank where one of them cannot start: then nobody has a
+  /// new one, and this one can go on; else what allgather() throws.
   [[nodiscard]] std::optional<Communicator> split(int color, int key) const;
 
   /// Returns when every rank has entered. Collective. `timeout` as in CallOptions.
@@ -90,8 +91,9 @@ class ALLRAIL_API Communicator {
   /// Every rank gives `send` (the same length everywhere) and receives all of them in rank order.
   /// Collective; blocks. `recv` holds size() * send.size() elements. In place: `send` is this
   /// rank's block of `recv`; any other overlap is an error. Both are borrowed until return.
-  /// @throws Error{InvalidArgument} before anything is sent; Error{Mismatch, Network, PeerLost,
-  /// Timeout, Aborted} with the communicator dead.
+  /// @throws Error{InvalidArgument}, mostly before anything is sent, Error{Mismatch, Network,
+  /// PeerLost, ResourceLimit, Timeout, Aborted}: with the communicator dead, but where two threads
+  /// call at once or it was moved from.
   /// Methods: Qian and Afsahi 2007 and 2008; see docs/algorithms.md.
   template <class Send, class Receive>
   void allgather(const Send& send, Receive&& recv, const CallOptions& options = {}) {

@@ -14,7 +14,7 @@ namespace allrail {
 
 /// What kind of failure it was. Programs act on the code; people read the text.
 enum class Code {
-  InvalidArgument,   ///< this rank's arguments are wrong; nothing was sent
+  InvalidArgument,   ///< this rank's arguments are wrong; mostly nothing was sent
   Mismatch,          ///< ranks made different calls (operation, size, root, algorithm)
   BadConfiguration,  ///< a setting or the environment is wrong
   Bootstrap,         ///< the launcher (PMIx) could not start the job

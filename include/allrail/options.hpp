@@ -15,8 +15,9 @@ namespace allrail {
 /// what it is by default. Fields marked (equal) must be the same on every rank; a difference is an
 /// error at start-up that names both ranks.
 struct ALLRAIL_API Options {
-  /// ALLRAIL_RAILS: `auto` (RDMA ports, else interfaces), `verbs`, `tcp`, or a list such as
-  /// `mlx5_0:1,mlx5_1:1`, `eth0,eth1` or `127.0.0.1,127.0.0.2`; `^eth2` takes all but that one.
+  /// ALLRAIL_RAILS: `auto` (the loopback if all ranks are on one host, else RDMA ports, else
+  /// interfaces), `verbs`, `tcp`, or a list such as `mlx5_0:1,mlx5_1:1`, `eth0,eth1` or
+  /// `127.0.0.1,127.0.0.2`; `^eth2` takes all but that one.
   std::string rails = "auto";
   /// ALLRAIL_RAIL_PAIRS (equal): which rails of two hosts are the two ends of a link, either way
   /// round, by name or by place in ALLRAIL_RAILS, such as `eth0=eth1,eth1=eth0` or `0=1,1=0`.
@@ -36,7 +37,7 @@ struct ALLRAIL_API Options {
   std::string switch_map;
   /// ALLRAIL_TIMEOUT: bound of every call, such as `30`, `1.5s` or `500ms`; 0: none.
   std::chrono::milliseconds timeout{0};
-  /// ALLRAIL_BOOTSTRAP_TIMEOUT: bound of start-up and of connecting, 60 s.
+  /// ALLRAIL_BOOTSTRAP_TIMEOUT: bound of every step of start-up, and of connecting, 60 s.
   std::chrono::milliseconds bootstrap_timeout{60'000};
   /// ALLRAIL_PORTS (equal): peers that an algorithm step sends to at once, 1 to 64; 0: chosen
   /// with the algorithm, or one for every rail where a call or a setting names that.
@@ -73,7 +74,7 @@ struct ALLRAIL_API Options {
   /// stays on one of them while it waits: `on`, `off` (wherever the kernel moves it).
   std::string home_cpus = "on";
   /// ALLRAIL_LOG: `error`, `warning`, `info`, `debug`, `trace`, `off`; `summary` adds one line of
-  /// rail counters per rank at exit. Several words with commas.
+  /// rail counters per rank when a communicator ends. Several words with commas.
   std::string log = "warning";
 
   /// Reads ALLRAIL_* variables. Local. Warns of unknown ones.

@@ -178,8 +178,8 @@ std::vector<Entry> resource_entries() {
       {"ALLRAIL_TIMEOUT", "bound of every call", "0 (none), 30, 1.5s, 500ms", false,
        [](Options& o, const std::string& t) { return store_duration(t, o.timeout); },
        [](const Options& o) { return show_duration(o.timeout); }},
-      {"ALLRAIL_BOOTSTRAP_TIMEOUT", "bound of start-up and of connecting", "such as 60 or 500ms",
-       false,
+      {"ALLRAIL_BOOTSTRAP_TIMEOUT", "bound of steps of start-up and of connecting",
+       "such as 60 or 500ms", false,
        [](Options& o, const std::string& t) {
          return store_duration(t, o.bootstrap_timeout) && o.bootstrap_timeout.count() > 0;
        },

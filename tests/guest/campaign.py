@@ -251,6 +251,8 @@ def kill_once(chance, guests, jobs, recoverable):
             reason == "peer-lost" and peer == victim,
             "%s: rank %d says %s of rank %d" % (what, number, reason, peer),
         )
+        if when is None:
+            continue
         if number // RANKS_PER_GUEST == victim // RANKS_PER_GUEST:
             near = max(near, when - killed)
         else:

@@ -189,7 +189,7 @@ class Job:
         return code
 
     def read_files(self, guests):
-        """The errors that the launcher did not pass on, as if they came just now."""
+        """The errors that the launcher did not pass on. When they came nobody knows."""
         for number, rank in enumerate(self.ranks):
             if rank.error:
                 continue
@@ -198,6 +198,7 @@ class Job:
                 if line.startswith("rank %d error: " % number):
                     self.lines.append("in its file: " + line)
                     rank.take(line.split(" ", 2)[2])
+                    rank.error = (*rank.error[:2], None)
 
     def expect_success(self, code):
         expect(code == 0, "exit code %d" % code)

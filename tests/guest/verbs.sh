@@ -19,7 +19,8 @@ for rail in 0 1; do
     fail "allrail-info does not show rxe$rail as taken: $(cat /tmp/info.log)"
 done
 
-grep -A 1 -E '^ *rxe0:1 ' /tmp/info.log | grep -Eq 'MTU [0-9]+, not on PCI, NUMA node unknown' ||
+grep -A 1 -E '^ *rxe0:1 ' /tmp/info.log |
+  grep -Eq 'MTU [0-9]+, not on PCI, NUMA node unknown' ||
   fail "allrail-info does not tell of rxe0's MTU and place: $(cat /tmp/info.log)"
 ip link set d1 down
 ALLRAIL_RAILS=rxe0 /build/perf/allrail-info >/tmp/info.log || fail "allrail-info failed with one rail"

@@ -15,9 +15,6 @@
 namespace allrail::transport::verbs {
 namespace {
 
-/// Flushed receives come at once, or the device is gone.
-constexpr std::int64_t kDrainLimitNs = 1'000'000'000;
-
 /// Of the end that connects; the other one takes what comes.
 const char* way_text(Way way) {
   switch (way) {
@@ -244,11 +241,12 @@ void VerbsRail::wait_for_retry(Link& link) {
   link.next_try_ns = base::now_ns() + retry_delay_.next_ns(link.retry_delay_ms);
 }
 
-void VerbsRail::go_up(Link& link, RailEvents& events) const {
+void VerbsRail::go_up(Link& link, RailEvents& events) {
   link.state = Link::State::Up;
   link.retry_delay_ms = 0;
   link.proves_path = false;
   link.path_failed.reset();
+  device_failed_ = false;
   events.link_up(index(), link.peer, link.theirs.rail);
 }
 
@@ -275,9 +273,8 @@ void VerbsRail::dismantle(Link& link, RailEvents* events) {
     bool ends = is_managed && port_is_active() && rdma_disconnect(link.id.get()) == 0;
     // A device that is gone takes no word of either kind, and ends no request.
     if (!ends) ends = to_error(*link.pair) == 0;
-    const std::int64_t limit_ns = ends && drains_ ? kDrainLimitNs : 0;
-    if (events != nullptr && link.has_queue_pair() && !drain(link, limit_ns, *events)) {
-      drains_ = false;
+    if (events != nullptr && link.has_queue_pair()) {
+      drained_ = drain(link, ends ? drain_limit_ns_ : 0, *events);
     }
   }
   ++link.generation;
@@ -314,13 +311,15 @@ void VerbsRail::take_down(Link& link, std::string_view reason, RailEvents& event
 void VerbsRail::take_all_down(std::string_view reason, RailEvents& events) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = links_.at(i);
+    drained_ = true;
     if (link.state == Link::State::Up) {
       take_down(link, reason, events);
     } else if (in_transition(link)) {
       connecting_failed(link, std::string(reason), events);
     }
+    if (!drained_) drain_limit_ns_ = 0;
   }
-  drains_ = true;
+  drain_limit_ns_ = kDrainLimitNs;
 }
 
 }  // namespace allrail::transport::verbs

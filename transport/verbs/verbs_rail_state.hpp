@@ -30,6 +30,8 @@
 
 namespace allrail::transport::verbs {
 
+/// Flushed receives come at once, or the device is gone.
+inline constexpr std::int64_t kDrainLimitNs = 1'000'000'000;
 /// A peer that computes takes its time to accept.
 inline constexpr std::int64_t kConnectTimeoutNs = 60'000'000'000;
 
@@ -134,7 +136,7 @@ class VerbsRail final : public Rail {
   void connecting_failed(Link& link, const std::string& reason, RailEvents& events);
   void take_other_way(Link& link) const;
   void wait_for_retry(Link& link);
-  void go_up(Link& link, RailEvents& events) const;
+  void go_up(Link& link, RailEvents& events);
   bool port_is_active() const;
   void let_go(ConnectionId id);
   void give_up_attempt(Link& link, RailEvents& events);
@@ -236,9 +238,10 @@ class VerbsRail final : public Rail {
   std::size_t next_completion_ = 0;
   int doomed_links_ = 0;
   int polls_until_clock_ = 0;
-  bool device_failed_ = false;  // it said so at least once, and may be back
+  bool device_failed_ = false;  // it said so, and has made no link since
   bool is_off_ = false;         // for ever: see gave_up_device()
-  bool drains_ = true;          // see take_all_down()
+  bool drained_ = true;         // the last link that ended, see take_all_down()
+  std::int64_t drain_limit_ns_ = kDrainLimitNs;
   bool service_now_ = true;
   bool awake_ = false;  // wake_ is set
   std::int64_t serviced_at_ns_ = 0;

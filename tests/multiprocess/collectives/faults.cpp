@@ -149,6 +149,7 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
   const auto busy = arguments.number("spin_rank", -1);
   const auto last_call = static_cast<std::uint64_t>(arguments.number("calls", 0));
   const auto least = static_cast<std::uint64_t>(arguments.number("least", 0));
+  const auto dies_in = static_cast<std::uint64_t>(arguments.number("dies_in", 0));
   const std::string until = arguments.text("until", "");
   const auto options = options_of(arguments);
   std::vector<unsigned char> ordinary_send, ordinary;
@@ -184,6 +185,7 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
     send[0] = over ? 1 : 0;
     fill_pattern(send.subspan(kFlagBytes), communicator.rank(), call);
     call_began = now_seconds();
+    if (call == dies_in && arguments.number("dies", -1) == communicator.rank()) ::raise(SIGKILL);
     if (other.empty()) {
       try {
         communicator.allgather(send, whole, options);

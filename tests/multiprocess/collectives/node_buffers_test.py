@@ -1,13 +1,10 @@
 """Results that are stored once per node."""
 
 import os
-import random
-import signal
 import sys
-import time
 
-from faults_test import kill_many, kill_one, wait_for_pids
-from support import ALGORITHMS, end_job, expect, job, main, reports, seeds, start_job
+from faults_test import kill_many, kill_one
+from support import ALGORITHMS, LONG, expect, job, main, reports, seeds
 
 
 def check_done(what, ranks, nodes, *words, **others):
@@ -109,18 +106,11 @@ def test_node_buffer_gone():
 
 def test_node_buffer_rests():
     """Ranks have the error when all of their node have given the call up: no byte changes then."""
-    layouts = ((5, "2", 0), (5, "2", 3), (4, None, 2), (6, "3", 5))
-    for seed in seeds(1, 10):
-        for ranks, nodes, victim in layouts:
-            chance = random.Random("%d %d %d" % (seed, ranks, victim))
-            words = ("bytes=1500000", "seconds=30", "memory=node", "rests=1")
-            process = start_job(ranks, nodes, "loop", *words)
-            began = time.monotonic()
-            pids = wait_for_pids(process, ranks)
-            time.sleep(chance.uniform(0.05, 0.25))
-            os.kill(pids[victim], signal.SIGKILL)
-            result = end_job(process, began, 25)
-            what = "seed %d: rank %d of %d on nodes %s" % (seed, victim, ranks, nodes)
+    for ranks, nodes, victim in ((5, "2", 0), (5, "2", 3), (4, None, 2), (6, "3", 5)):
+        for call in range(3, 3 + (20 if LONG else 2)):
+            words = ("memory=node", "rests=1", "dies=%d" % victim, "dies_in=%d" % call)
+            result = job(ranks, nodes, "loop", "bytes=1500000", "seconds=30", *words, limit=40)
+            what = "rank %d of %d on nodes %s in call %d" % (victim, ranks, nodes, call)
             expect(result.out.count("the bytes rest") == ranks - 1, what, result)
 
 
