@@ -23,7 +23,8 @@ grep -A 1 -E '^ *rxe0:1 ' /tmp/info.log |
   grep -Eq 'MTU [0-9]+, not on PCI, NUMA node unknown' ||
   fail "allrail-info does not tell of rxe0's MTU and place: $(cat /tmp/info.log)"
 ip link set d1 down
-ALLRAIL_RAILS=rxe0 /build/perf/allrail-info >/tmp/info.log || fail "allrail-info failed with one rail"
+ALLRAIL_RAILS=rxe0 /build/perf/allrail-info >/tmp/info.log ||
+  fail "allrail-info failed with one rail"
 ip link set d1 up
 grep -Eq '^ *rxe1:1 .*not taken: ' /tmp/info.log ||
   fail "allrail-info does not say why rxe1 is not taken: $(cat /tmp/info.log)"
