@@ -4,6 +4,14 @@
 #include "lib/world.hpp"
 
 namespace allrail {
+namespace {
+
+/// By itself, so that calls go on to their World without a frame of their own.
+[[noreturn, gnu::noinline, gnu::cold]] void fail_moved_from() {
+  base::fail(Code::InvalidArgument, "a call was made on a communicator that was moved from");
+}
+
+}  // namespace
 
 Communicator Communicator::world(const Options& options) {
   return Communicator(std::make_unique<World>(options));
@@ -22,9 +30,8 @@ int Communicator::node_rank() const noexcept { return world_->team().local_rank;
 int Communicator::node_size() const noexcept { return world_->roster().node_size(node()); }
 
 World& Communicator::live() const {
-  if (world_ == nullptr) {
-    base::fail(Code::InvalidArgument, "a call was made on a communicator that was moved from");
-  }
+  if (world_ == nullptr) [[unlikely]]
+    fail_moved_from();
   return *world_;
 }
 
