@@ -29,7 +29,8 @@ int Communicator::node_count() const noexcept { return world_->roster().nodes();
 int Communicator::node_rank() const noexcept { return world_->team().local_rank; }
 int Communicator::node_size() const noexcept { return world_->roster().node_size(node()); }
 
-World& Communicator::live() const {
+/// Inline, since what a class exports is called by way of a table otherwise.
+inline World& Communicator::live() const {
   if (world_ == nullptr) [[unlikely]]
     fail_moved_from();
   return *world_;
