@@ -12,45 +12,43 @@
 namespace allrail::perf {
 namespace {
 
-using Json = nlohmann::json;
-
 /// One value into the parameter of its kind. Left to itself the parser makes 2 of 2.5, 1 of true
 /// and a huge number of -1.
 class ParameterReader {
  public:
   ParameterReader(const std::string& file, const char* name) : file_(file), name_(name) {}
 
-  void operator()(const Json& value, double& into) const {
+  void operator()(const nlohmann::json& value, double& into) const {
     if (!value.is_number()) refuse(value, "a number");
     into = value.get<double>();
   }
-  void operator()(const Json& value, std::uint64_t& into) const {
+  void operator()(const nlohmann::json& value, std::uint64_t& into) const {
     if (!value.is_number_unsigned()) refuse(value, "a whole number that is not negative");
     into = value.get<std::uint64_t>();
   }
-  void operator()(const Json& value, int& into) const {
+  void operator()(const nlohmann::json& value, int& into) const {
     std::uint64_t whole = 0;
     (*this)(value, whole);
     if (whole > std::numeric_limits<int>::max()) refuse(value, "a smaller number");
     into = static_cast<int>(whole);
   }
-  void operator()(const Json& value, bool& into) const {
+  void operator()(const nlohmann::json& value, bool& into) const {
     if (!value.is_boolean()) refuse(value, "true or false");
     into = value.get<bool>();
   }
-  void operator()(const Json& value, std::string& into) const {
+  void operator()(const nlohmann::json& value, std::string& into) const {
     if (!value.is_string()) refuse(value, "a text");
     into = value.get<std::string>();
   }
   template <class Number>
-  void operator()(const Json& value, std::vector<Number>& into) const {
+  void operator()(const nlohmann::json& value, std::vector<Number>& into) const {
     if (!value.is_array()) refuse(value, "a list of numbers");
     into.clear();
-    for (const Json& item : value) (*this)(item, into.emplace_back());
+    for (const nlohmann::json& item : value) (*this)(item, into.emplace_back());
   }
 
  private:
-  [[noreturn]] void refuse(const Json& value, const char* wanted) const {
+  [[noreturn]] void refuse(const nlohmann::json& value, const char* wanted) const {
     base::fail(Code::InvalidArgument, "the model file {} has {} in '{}'; it must be {}", file_,
                value.dump(), name_, wanted);
   }
@@ -79,7 +77,7 @@ diagnostics::CostModel read_model(const std::string& file) {
   }
   diagnostics::CostModel model;
   try {
-    Json document = Json::parse(stream);
+    nlohmann::json document = nlohmann::json::parse(stream);
     document.erase("context");
     diagnostics::for_parameters(model, [&](const char* name, auto& member) {
       if (!document.contains(name)) return;
@@ -90,7 +88,7 @@ diagnostics::CostModel read_model(const std::string& file) {
       base::fail(Code::InvalidArgument, "the model file {} has a member '{}', which no model has",
                  file, document.begin().key());
     }
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     base::fail(Code::InvalidArgument, "the model file {} is no object of parameters: {}", file,
                error.what());
   }
@@ -100,12 +98,12 @@ diagnostics::CostModel read_model(const std::string& file) {
 
 void write_model(const std::string& file, const diagnostics::CostModel& model,
                  const std::string& context) {
-  Json document = {{"context", context}};
+  nlohmann::json document = {{"context", context}};
   diagnostics::for_parameters(
       model, [&document](const char* name, const auto& member) { document[name] = member; });
   std::ofstream stream(file);
   // The command line in the context may hold any bytes.
-  stream << document.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  stream << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   if (!stream.flush()) {
     base::fail(Code::InvalidArgument, "the model file {} cannot be written", file);
   }
