@@ -23,6 +23,14 @@ class LinkHealth : public VerbsRailLinks {
     const int arrived = counts_[1].arrived;
     return post() && until([&] { return counts_[1].arrived > arrived; });
   }
+  /// Its device tells so, and the link of both goes down.
+  void fail_device_of(std::size_t rank) {
+    counts_ = {};
+    make();
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    fake_verbs::tell(rank == 0 ? "fake0" : "fake1", IBV_EVENT_DEVICE_FATAL);
+    ASSERT_TRUE(until([&] { return counts_[rank].downs > 0; }));
+  }
   /// For so long nothing happens that would end a wait.
   void look_for(std::chrono::milliseconds time) {
     const auto end = std::chrono::steady_clock::now() + time;
@@ -72,11 +80,7 @@ TEST_P(LinkHealth, StaysWhereNothingHasChanged) {
 // Nothing is in flight, so only the event says so.
 TEST_P(LinkHealth, EndsWithADeviceThatFails) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    counts_ = {};
-    make();
-    ASSERT_TRUE(until([&] { return both_up(); }));
-    fake_verbs::tell(rank == 0 ? "fake0" : "fake1", IBV_EVENT_DEVICE_FATAL);
-    ASSERT_TRUE(until([&] { return counts_[rank].downs > 0; }));
+    ASSERT_NO_FATAL_FAILURE(fail_device_of(rank));
     EXPECT_EQ(counts_[rank].first_reason, "its device failed");
     ASSERT_TRUE(until([&] { return both_up(); })) << "the device works again";
     EXPECT_TRUE(carries());
@@ -87,11 +91,7 @@ TEST_P(LinkHealth, EndsWithADeviceThatFails) {
 // Memory is registered with all rails; what this one refuses is no reason to end the others' calls.
 TEST_P(LinkHealth, IsNeverMadeAgainOverADeviceThatTakesNothing) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    counts_ = {};
-    make();
-    ASSERT_TRUE(until([&] { return both_up(); }));
-    fake_verbs::tell(rank == 0 ? "fake0" : "fake1", IBV_EVENT_DEVICE_FATAL);
-    ASSERT_TRUE(until([&] { return counts_[rank].downs > 0; }));
+    ASSERT_NO_FATAL_FAILURE(fail_device_of(rank));
     std::vector<std::byte> memory(4096);
     fake_verbs::fail_call_of("ibv_reg_mr", 1, EIO);
     const RemoteKey key = rails_[rank]->register_window(memory);

@@ -68,6 +68,10 @@ class Guest:
                 return "".join(lines)
             lines.append(line)
 
+    def clock(self):
+        """What its ranks read from theirs, to a hundredth of a second."""
+        return float(self.run("cat /proc/uptime").split()[0])
+
     def close(self):
         self.shell.stdin.close()
         self.shell.wait()
@@ -81,7 +85,7 @@ class Rank:
         self.progress = None
         self.reports = 0
         self.longest_s = 0.0
-        self.error = None  # (code, peer, when it was read)
+        self.error = None  # (code, peer, when it came by the clock of its guest)
         self.done = False
 
     def take(self, line):
@@ -91,8 +95,8 @@ class Rank:
             self.progress = json.loads(match[1])
             self.reports += 1
             self.longest_s = max(self.longest_s, self.progress["longest_s"])
-        elif match := re.match(r"error: (\S+) peer (-?\d+) ", line):
-            self.error = (match[1], int(match[2]), time.monotonic())
+        elif match := re.match(r"error: (\S+) peer (-?\d+) at ([\d.]+)", line):
+            self.error = (match[1], int(match[2]), float(match[3]))
         elif line.startswith("done"):
             self.done = True
 
@@ -189,7 +193,7 @@ class Job:
         return code
 
     def read_files(self, guests):
-        """The errors that the launcher did not pass on. When they came nobody knows."""
+        """The errors that the launcher did not pass on."""
         for number, rank in enumerate(self.ranks):
             if rank.error:
                 continue
@@ -198,7 +202,6 @@ class Job:
                 if line.startswith("rank %d error: " % number):
                     self.lines.append("in its file: " + line)
                     rank.take(line.split(" ", 2)[2])
-                    rank.error = (*rank.error[:2], None)
 
     def expect_success(self, code):
         expect(code == 0, "exit code %d" % code)

@@ -10,24 +10,15 @@
 
 #include "coll/engine.hpp"
 #include "include/allrail/error.hpp"
+#include "tests/unit/coll/engine_rank.hpp"
 
 namespace allrail::coll {
 namespace {
 
+using testing::geometry;
+
+constexpr int kRanks = 3;
 constexpr std::uint64_t kBytes = 1000;
-
-SlotGeometry geometry() {
-  SlotGeometry geometry;
-  geometry.small_slot_bytes = geometry.large_slot_bytes = 16384;
-  return geometry;
-}
-
-shm::SegmentLayout layout_of_three() {
-  shm::SegmentLayout layout;
-  layout.ranks = 3;
-  layout.small_slot_bytes = layout.large_slot_bytes = geometry().small_slot_bytes;
-  return shm::lay_out(layout);
-}
 
 class NodeEnd : public ::testing::TestWithParam<MemoryKind> {
  protected:
@@ -64,7 +55,7 @@ class NodeEnd : public ::testing::TestWithParam<MemoryKind> {
   bool gave_up(int number) { return segments_[0].line(number).gave_up.load() != 0; }
   Rank& at(int number) { return ranks_[static_cast<std::size_t>(number)]; }
 
-  std::vector<shm::SegmentLayout> layouts_{{}, {}, {}, layout_of_three()};
+  std::vector<shm::SegmentLayout> layouts_{{}, {}, {}, testing::layout_of(kRanks)};
   std::vector<shm::NodeSegment> segments_ = shm::NodeSegment::in_memory(layouts_[3]);
   std::vector<std::byte> shared_ = std::vector<std::byte>(3 * kBytes);
   std::array<Rank, 2> ranks_;
@@ -94,7 +85,7 @@ TEST_P(NodeEnd, IsToldThoughOneNeverGivesUp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EachKind, NodeEnd,
-                         testing::Values(MemoryKind::NodeBuffer, MemoryKind::CopiedNodeBuffer));
+                         ::testing::Values(MemoryKind::NodeBuffer, MemoryKind::CopiedNodeBuffer));
 
 }  // namespace
 }  // namespace allrail::coll
