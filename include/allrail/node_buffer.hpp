@@ -22,9 +22,9 @@ namespace allrail {
 /// own, such as barrier(). That holds for a rank that sends in place, too: it may write its next
 /// block once the others have read the last one.
 ///
-/// An error of such a call is thrown once all living ranks of the node have given it up, since it
-/// is the leader to whom other nodes send, and another rank may be copying its block; or after half
-/// a second: behind a rank that is stopped bytes may still change.
+/// An error of such a call is thrown once all living ranks of the node have given it up: others
+/// send to the leader, and a rank may be copying. Bytes may still change where it is thrown after
+/// half a second, since one is stopped, or at once: to who enters later, or calls wrongly.
 ///
 /// All ranks of a node name the same NodeBuffer at the same offset (and the same displacements) in
 /// a call, and either all ranks of the job receive into NodeBuffers or none does; a difference is a
