@@ -26,21 +26,33 @@ std::uint64_t SlotGeometry::most_in_small_ring() const {
   return small_slots < kTogether ? small_slot_bytes : kTogether * small_slot_bytes;
 }
 
-SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes) {
+SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes, std::uint64_t beside_slots_bytes) {
   constexpr std::uint64_t kPage = 4096;
   SlotGeometry geometry;
-  // An eighth for the small ring, within a page and kMostSlotBytes per slot; the rest for the large
-  // one.
+  // A sixteenth for what stands beside the slots, so that few ranks, whatever their number, have
+  // slots alike; an eighth for the small ring, within a page and kMostSlotBytes per slot; the rest
+  // for the large one.
+  const std::uint64_t beside =
+      std::clamp(beside_slots_bytes, node_memory_bytes / 16, node_memory_bytes / 2);
   const std::uint64_t small =
       node_memory_bytes / 8 / static_cast<std::uint64_t>(geometry.small_slots);
   geometry.small_slot_bytes =
       std::clamp<std::uint64_t>(small, kPage, kMostSlotBytes) / kPage * kPage;
   const std::uint64_t left =
-      node_memory_bytes -
+      node_memory_bytes - beside -
       geometry.small_slot_bytes * static_cast<std::uint64_t>(geometry.small_slots);
   geometry.large_slot_bytes = std::min(
       left / static_cast<std::uint64_t>(geometry.large_slots) / kPage * kPage, kMostLargeSlotBytes);
   return geometry;
+}
+
+std::uint64_t bytes_beside_slots(int ranks, std::uint64_t directory_bytes) {
+  shm::SegmentLayout without_slots;
+  without_slots.ranks = ranks;
+  without_slots.small_slots = SlotGeometry{}.small_slots;
+  without_slots.large_slots = SlotGeometry{}.large_slots;
+  without_slots.directory_bytes = directory_bytes;
+  return shm::lay_out(without_slots).total_bytes;
 }
 
 std::uint64_t lane_bytes(std::uint64_t large_slot_bytes, int lanes) {

@@ -207,7 +207,8 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   const auto model = ModelChoice::of(tuning, settings, roster, rails);
   const auto chosen = explained_choice(
       operation, roster, rails, {settings, tuning.rules, model.get()}, bytes_per_rank, options);
-  const auto geometry = coll::divide_node_memory(settings.node_memory_bytes);
+  const auto geometry = coll::divide_node_memory(
+      settings.node_memory_bytes, coll::bytes_beside_slots(roster.largest_node(), 0));
   coll::PlanRequest request;
   request.operation = operation;
   request.root = call.root;

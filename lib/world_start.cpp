@@ -208,9 +208,10 @@ void World::adopt_nodes(const std::vector<Card>& cards, const schedule::NodeMap&
   if (team_.rank == 0 && memory_.segment_is_cut) {
     base::log_warning("{}", segment_warning(memory_, node_memory_bytes));
   }
-  geometry_ = coll::divide_node_memory(memory_.node_bytes);
   const int largest = roster_.largest_node();
   const std::uint64_t directory_bytes = RailDirectory::bytes_for(cards);
+  geometry_ = coll::divide_node_memory(memory_.node_bytes,
+                                       coll::bytes_beside_slots(largest, directory_bytes));
   layouts_.resize(static_cast<std::size_t>(largest) + 1);
   for (int ranks = 1; ranks <= largest; ++ranks) {
     shm::SegmentLayout layout;

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shm/segment.hpp"
+
 namespace allrail::coll {
 namespace {
 
@@ -119,10 +121,43 @@ TEST(SlotRing, NoCallOverwritesOneThatItDoesNotWaitFor) {
   }
 }
 
+/// The whole segment of a node of so many ranks.
+std::uint64_t segment_bytes(const SlotGeometry& geometry, int ranks, std::uint64_t directory) {
+  shm::SegmentLayout layout;
+  layout.ranks = ranks;
+  layout.small_slots = geometry.small_slots;
+  layout.small_slot_bytes = geometry.small_slot_bytes;
+  layout.large_slots = geometry.large_slots;
+  layout.large_slot_bytes = geometry.large_slot_bytes;
+  layout.directory_bytes = directory;
+  return shm::lay_out(layout).total_bytes;
+}
+
+TEST(SlotGeometry, LeavesRoomForWhatStandsBesideTheSlots) {
+  for (const std::uint64_t bytes : {1ULL << 20, 3ULL << 20, 64ULL << 20, 1ULL << 30}) {
+    for (const int ranks : {1, 2, 7, 16, 64, 128, 500, 1024, 4096}) {
+      for (const std::uint64_t directory : {0ULL, 300ULL * ranks}) {
+        const std::uint64_t beside = bytes_beside_slots(ranks, directory);
+        const std::uint64_t total =
+            segment_bytes(divide_node_memory(bytes, beside), ranks, directory);
+        const std::uint64_t at_most = bytes + beside - std::min(beside, bytes / 2);
+        EXPECT_LE(total, at_most) << ranks << " ranks, " << bytes << " bytes";
+      }
+    }
+  }
+}
+
+TEST(SlotGeometry, OfFewRanksDoesNotDependOnTheirNumber) {
+  const auto of_two = divide_node_memory(1 << 20, bytes_beside_slots(2, 0)).large_slot_bytes;
+  const auto of_eight = divide_node_memory(1 << 20, bytes_beside_slots(8, 0)).large_slot_bytes;
+  EXPECT_EQ(of_two, of_eight);
+  EXPECT_LT(divide_node_memory(1 << 20, bytes_beside_slots(20, 0)).large_slot_bytes, of_eight);
+}
+
 TEST(SlotGeometry, DividesAnyNodeMemory) {
   for (const std::uint64_t bytes :
        {1ULL << 20, 5ULL << 20, 64ULL << 20, 1ULL << 30, 16ULL << 30, 1024ULL << 30}) {
-    const SlotGeometry geometry = divide_node_memory(bytes);
+    const SlotGeometry geometry = divide_node_memory(bytes, bytes);
     const auto small = static_cast<std::uint64_t>(geometry.small_slots);
     EXPECT_LE(small * geometry.small_slot_bytes + 4 * geometry.large_slot_bytes, bytes);
     EXPECT_GE(geometry.large_slot_bytes, geometry.most_in_small_ring());
