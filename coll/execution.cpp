@@ -6,6 +6,7 @@
 
 #include "coll/offer.hpp"
 #include "coll/ready_token.hpp"
+#include "lib/base/copy.hpp"
 #include "shm/once.hpp"
 
 namespace allrail::coll {
@@ -147,7 +148,7 @@ inline void Execution::copy(const Step& step) {
   const std::byte* from = source(step.from, step.from_offset);
   std::byte* to = target(step.to, step.to_offset);
   // In place the send buffer is this rank's block of the receive buffer.
-  if (from != to) std::memcpy(to, from, step.bytes);
+  if (from != to) base::copy_block(to, from, step.bytes);
 }
 
 void Execution::stamp(const Step& step) {
@@ -252,7 +253,7 @@ void Execution::note_header_of(const Step& put) {
 }
 
 bool Execution::put_locally(const Step& step) {
-  std::memcpy(slot_ + step.to_offset, source(step.from, step.from_offset), step.bytes);
+  base::copy_block(slot_ + step.to_offset, source(step.from, step.from_offset), step.bytes);
   auto& counter = team_.segment->local_puts(team_.local_rank, team_.local_rank_of(step.peer));
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   shm::notify(*team_.segment);
@@ -349,7 +350,7 @@ int Execution::read_offer_of(int local, const Step& step) {
     failed_read_ = {team_.roster->rank_of_local(local), 0, step.bytes};
     return 0;
   }
-  std::memcpy(to, parts.data() + offset, step.bytes);
+  base::copy_block(to, parts.data() + offset, step.bytes);
   return 0;
 }
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "coll/done_counts.hpp"
 #include "coll/team.hpp"
+#include "lib/base/copy.hpp"
 #include "shm/once.hpp"
 
 namespace allrail::coll {
@@ -32,7 +32,7 @@ using Memories = std::array<std::byte*, 4>;
   const std::byte* const from = memory[static_cast<std::size_t>(step.from)] + step.from_offset;
   std::byte* const to = memory[static_cast<std::size_t>(step.to)] + step.to_offset;
   // In place the send buffer is this rank's block of the receive buffer.
-  if (from != to) std::memcpy(to, from, step.bytes);
+  if (from != to) base::copy_block(to, from, step.bytes);
 }
 
 /// Nothing is copied into the send buffer, so its address is not written through.

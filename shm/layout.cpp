@@ -9,6 +9,10 @@ namespace {
 constexpr std::uint64_t kLineBytes = 64;
 constexpr std::uint64_t kMaxSlotBytes = std::uint64_t{1} << 40;
 constexpr int kMaxSlots = 1 << 12;
+// Slots begin in the middle of pages. Buffers of users mostly begin at a page or a few bytes behind
+// one, and copies are slow on some processors where a block lies a few bytes behind its source,
+// seen within pages (lib/base/copy.cpp).
+constexpr std::uint64_t kWithinPage = kPageBytes / 2;
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
   return (value + to - 1) / to * to;
@@ -42,14 +46,14 @@ SegmentLayout lay_out(SegmentLayout request) {
   const std::uint64_t control_end = layout.local_puts_offset + ranks * layout.local_puts_row;
   layout.small_slot_stride = round_up(layout.small_slot_bytes, kPageBytes);
   layout.large_slot_stride = round_up(layout.large_slot_bytes, kPageBytes);
-  layout.small_slots_offset = round_up(control_end, kPageBytes);
+  layout.small_slots_offset = round_up(control_end, kPageBytes) + kWithinPage;
   layout.large_slots_offset =
       layout.small_slots_offset +
       static_cast<std::uint64_t>(layout.small_slots) * layout.small_slot_stride;
   // Behind the slots, whose places others compute.
   layout.directory_offset =
       layout.large_slots_offset +
-      static_cast<std::uint64_t>(layout.large_slots) * layout.large_slot_stride;
+      static_cast<std::uint64_t>(layout.large_slots) * layout.large_slot_stride + kWithinPage;
   layout.total_bytes = layout.directory_offset + round_up(layout.directory_bytes, kPageBytes);
   return layout;
 }

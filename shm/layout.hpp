@@ -104,8 +104,8 @@ struct SegmentLayout {
   int slots() const noexcept { return small_slots + large_slots; }
 };
 
-/// Fills in the computed part; slots start at pages. Throws Error{InvalidArgument} where the
-/// request makes no sense or is larger than an address space.
+/// Fills in the computed part; slots start in the middle of pages. Throws Error{InvalidArgument}
+/// where the request makes no sense or is larger than an address space.
 SegmentLayout lay_out(SegmentLayout request);
 
 }  // namespace allrail::shm

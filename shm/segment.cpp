@@ -23,10 +23,13 @@ namespace {
 
 constexpr SharedFileKind kNodeSegment{"node segment", "lower ALLRAIL_NODE_MEMORY"};
 
+/// Where the page begins: policies are for pages, and slots begin in the middle of one.
+constexpr std::uint64_t page_of(std::uint64_t offset) { return offset / kPageBytes * kPageBytes; }
+
 /// All ranks of the node read and write the slots, so their pages are spread over its memories.
 /// The policy belongs to the segment, hence it is set before the pages are reserved.
 void spread_over_memories(const base::Mapping& mapping, const SegmentLayout& layout) noexcept {
-  const std::uint64_t from = layout.small_slots_offset;
+  const std::uint64_t from = page_of(layout.small_slots_offset);
   if (layout.total_bytes <= from) return;
   if (::numa_available() < 0 || ::numa_num_configured_nodes() <= 1) return;
   const bitmask* memories = ::numa_get_mems_allowed();
@@ -44,7 +47,8 @@ void prefer_memories(const base::Mapping& mapping, std::span<const MemoryPart> p
     if (part.memory < 0 || static_cast<unsigned long>(part.memory) >= memories->size) continue;
     ::numa_bitmask_clearall(memories);
     ::numa_bitmask_setbit(memories, static_cast<unsigned>(part.memory));
-    ::mbind(mapping.data() + part.offset, part.bytes, MPOL_PREFERRED, memories->maskp,
+    const std::uint64_t from = page_of(part.offset);
+    ::mbind(mapping.data() + from, part.offset + part.bytes - from, MPOL_PREFERRED, memories->maskp,
             memories->size + 1, 0);
   }
   ::numa_bitmask_free(memories);

@@ -32,8 +32,8 @@ TEST(LayoutTest, areas_follow_each_other_without_overlap) {
     EXPECT_EQ(layout.flags_offset % alignof(Flag), 0U);
     EXPECT_EQ(layout.once_offset % alignof(OnceWord), 0U);
     EXPECT_EQ(layout.local_puts_row % 64, 0U);
-    EXPECT_EQ(layout.small_slots_offset % kPageBytes, 0U);
-    EXPECT_EQ(layout.large_slots_offset % kPageBytes, 0U);
+    EXPECT_EQ(layout.small_slots_offset % kPageBytes, kPageBytes / 2);
+    EXPECT_EQ(layout.large_slots_offset % kPageBytes, kPageBytes / 2);
     EXPECT_EQ(layout.total_bytes % kPageBytes, 0U);
   }
 }

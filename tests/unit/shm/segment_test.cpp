@@ -71,7 +71,7 @@ TEST(SegmentTest, parts_prefer_their_memory) {
   };
   EXPECT_EQ(policy_at(part.offset), MPOL_PREFERRED);
   EXPECT_EQ(policy_at(part.offset + part.bytes - 1), MPOL_PREFERRED);
-  EXPECT_NE(policy_at(part.offset + part.bytes), MPOL_PREFERRED);
+  EXPECT_NE(policy_at(part.offset + part.bytes + kPageBytes), MPOL_PREFERRED);
   EXPECT_NE(policy_at(layout.small_slots_offset), MPOL_PREFERRED);
 }
 
