@@ -6,14 +6,13 @@
 namespace allrail::coll {
 namespace {
 
-constexpr int kTogether = 4;
 // A call that needs no more takes one small slot. A root that sends to all others and hears of them
 // by eights hardly waits with 64 such slots, and does with 16 (docs/measured/findings.md).
 constexpr std::uint64_t kMostInOneSlot = 8ULL * 1024;
 // Not a power of two, so that slots do not share the same few lines of a cache.
 constexpr std::uint64_t kMostSlotBytes = 68ULL * 1024;
-static_assert(SlotGeometry{}.small_slots % kTogether == 0);
-static_assert(kNearSlots % kTogether == 0 && kNearSlots <= SlotGeometry{}.small_slots);
+static_assert(SlotGeometry{}.small_slots % kSlotsTogether == 0);
+static_assert(kNearSlots % kSlotsTogether == 0 && kNearSlots <= SlotGeometry{}.small_slots);
 static_assert(static_cast<std::uint64_t>(SlotGeometry{}.small_slots) < shm::kRecentCalls);
 
 }  // namespace
@@ -23,7 +22,7 @@ std::uint64_t SlotGeometry::most_in_one_slot() const {
 }
 
 std::uint64_t SlotGeometry::most_in_small_ring() const {
-  return small_slots < kTogether ? small_slot_bytes : kTogether * small_slot_bytes;
+  return small_slots < kSlotsTogether ? small_slot_bytes : kSlotsTogether * small_slot_bytes;
 }
 
 SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes, std::uint64_t beside_slots_bytes) {
@@ -94,15 +93,15 @@ SlotUse SlotRing::take_together(std::uint64_t call, SlotOrder order) {
   const int slots = is_near ? kNearSlots : geometry_.small_slots;
   int& next = is_near ? next_near_ : next_small_;
   SlotUse use;
-  use.number = (next + kTogether - 1) / kTogether * kTogether;
-  if (use.number + kTogether > slots) use.number = 0;
-  for (int i = 0; i < kTogether; ++i) {
+  use.number = (next + kSlotsTogether - 1) / kSlotsTogether * kSlotsTogether;
+  if (use.number + kSlotsTogether > slots) use.number = 0;
+  for (int i = 0; i < kSlotsTogether; ++i) {
     const int number = use.number + i;
     std::uint64_t& last = last_call_[static_cast<std::size_t>(number)];
     use.previous_call = std::max(use.previous_call, last);
     last = call;
   }
-  next = use.number + kTogether;
+  next = use.number + kSlotsTogether;
   if (next == slots) next = 0;
   return use;
 }

@@ -15,6 +15,9 @@
 
 namespace allrail::coll {
 
+/// A call in between takes so many small slots.
+inline constexpr int kSlotsTogether = 4;
+
 struct SlotGeometry {
   int small_slots = 64;
   int large_slots = 4;

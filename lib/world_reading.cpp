@@ -19,9 +19,9 @@ constexpr std::array<std::uint64_t, 3> kTrialBytes = {64ULL << 10, 256ULL << 10,
 constexpr std::uint64_t kMostResultBytes = 4ULL << 20;
 constexpr int kTurns = 5;
 constexpr int kCallsPerTurn = 4;
-// So many calls that each takes four small slots have had all of them: whoever touches a page first
-// waits for the kernel, which is no matter of the way that blocks go.
-constexpr int kCallsToTouchSlots = coll::SlotGeometry{}.small_slots / 4;
+// So many calls of several small slots each have had all of them, or all large ones: whoever
+// touches a page first waits for the kernel, which is no matter of the way that blocks go.
+constexpr int kCallsToTouchSlots = coll::SlotGeometry{}.small_slots / coll::kSlotsTogether;
 
 }  // namespace
 
