@@ -26,6 +26,15 @@
 namespace allrail::diagnostics {
 namespace {
 
+/// With node memory as set. The directory of a job that does not run is not known.
+coll::SlotGeometry imagined_geometry(const ImaginedCall& call, const coll::Roster& roster,
+                                     const Options& settings) {
+  const std::uint64_t directory_bytes =
+      call.job == nullptr ? 0 : call.job->internals().segment_layout().directory_bytes;
+  return coll::divide_node_memory(settings.node_memory_bytes,
+                                  coll::bytes_beside_slots(roster.largest_node(), directory_bytes));
+}
+
 const char* memory_name(schedule::Memory memory) {
   switch (memory) {
     case schedule::Memory::Send:
@@ -207,8 +216,7 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   const auto model = ModelChoice::of(tuning, settings, roster, rails);
   const auto chosen = explained_choice(
       operation, roster, rails, {settings, tuning.rules, model.get()}, bytes_per_rank, options);
-  const auto geometry = coll::divide_node_memory(
-      settings.node_memory_bytes, coll::bytes_beside_slots(roster.largest_node(), 0));
+  const auto geometry = imagined_geometry(call, roster, settings);
   coll::PlanRequest request;
   request.operation = operation;
   request.root = call.root;

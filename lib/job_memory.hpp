@@ -11,11 +11,11 @@
 
 namespace allrail {
 
-/// No node segment is smaller.
+/// No node has less for its segment.
 inline constexpr std::uint64_t kLeastNodeMemoryBytes = 1 << 20;
 
 struct JobMemory {
-  std::uint64_t node_bytes = 0;             // of every node segment
+  std::uint64_t node_bytes = 0;             // of every node, for its segment
   std::uint64_t user_bytes = UINT64_MAX;    // that one call may register; above it copies
   std::uint64_t buffer_bytes = UINT64_MAX;  // that the Buffers of a rank may register together
   // Whose limit on locked memory says so; -1: no limit does.

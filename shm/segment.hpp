@@ -29,7 +29,7 @@ struct AbortRecord {
   std::string text;
 };
 
-/// Whole pages of a segment that should lie in one memory (NUMA node).
+/// What should lie in one memory (NUMA node) of a segment, with the rest of its pages.
 struct MemoryPart {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;

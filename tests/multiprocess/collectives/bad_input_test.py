@@ -303,11 +303,11 @@ def test_rail_down():
 def test_shared_memory_full():
     """Every rank says the same, also those that do not make a segment or are on other hosts."""
     words = ("bytes left in /dev/shm", "enlarge /dev/shm", "ALLRAIL_NODE_MEMORY")
-    prefix = in_namespaces("mount -t tmpfs -o size=1m none /dev/shm", "--mount")
+    prefix = in_namespaces("mount -t tmpfs -o size=900k none /dev/shm", "--mount")
     for ranks, nodes in ((4, "2"), (3, None), (2, "2")):
         check_start("resource-limit", ("(rank 0)", *words), ranks, nodes, prefix=prefix)
     # A rank with a /dev/shm of its own is on a host of its own.
-    small = 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"'
+    small = 'mount -t tmpfs -o size=900k none /dev/shm && exec "$@"'
     script = (
         'if [ "$PMIX_RANK" = 2 ]; then exec unshare --mount sh -c \'%s\' sh "$@"; fi; exec "$@"'
     )
@@ -316,8 +316,14 @@ def test_shared_memory_full():
 
 
 def test_shared_memory_small():
-    prefix = in_namespaces("mount -t tmpfs -o size=64m none /dev/shm", "--mount")
-    for ranks, nodes in ((4, "2"), (4, None), (8, "8")):
+    # A whole segment is within the least node memory.
+    for size, ranks, nodes in (
+        ("64m", 4, "2"),
+        ("64m", 4, None),
+        ("64m", 8, "8"),
+        ("1m", 4, None),
+    ):
+        prefix = in_namespaces("mount -t tmpfs -o size=%s none /dev/shm" % size, "--mount")
         result = job(
             ranks,
             nodes,
@@ -327,7 +333,8 @@ def test_shared_memory_small():
             prefix=prefix,
             env=DEFAULT_MEMORY,
         )
-        expect(result.code == 0 and "grid done" in result.out, "smaller slots: %s" % nodes, result)
+        what = "slots in %s, nodes %s" % (size, nodes)
+        expect(result.code == 0 and "grid done" in result.out, what, result)
 
 
 def test_few_descriptors():
