@@ -25,7 +25,7 @@ Engine::Engine(const Team& team, const SlotGeometry& geometry, std::uint64_t com
                    static_cast<std::size_t>(team.roster->node_size(team.node)), 0)},
       registrations_(registered_bytes),
       executions_{Execution(context_), Execution(context_), Execution(context_)},
-      core_(team.home_cpu) {
+      core_(team.home_cpu, team.shares_cpus) {
   if (team.fabric != nullptr) talking_local_rank_ = team.roster->talking_local_rank();
 }
 

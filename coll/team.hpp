@@ -45,6 +45,7 @@ struct Team {
   const MappedBuffers* buffers = nullptr;   // null: there are none
   shm::WaitPolicy wait_policy;
   int home_cpu = -1;  // where this rank waits if it has to share its cpu; -1: nowhere in particular
+  bool shares_cpus = false;  // with other ranks of the job, of any of its nodes
   // A rank that waits for so long looks after what others may need of it, and again so often.
   std::int64_t slow_check_ns = 500'000;
   // After so long a rank warns that it still waits, and again after ten times as long.

@@ -48,6 +48,7 @@ World::World(const World& parent, std::string name, const std::vector<int>& rank
   place_ = parent.place_;
   outnumbered_ = parent.outnumbered_;
   team_.home_cpu = parent.team_.home_cpu;
+  team_.shares_cpus = parent.team_.shares_cpus;
   tuning_ = parent.tuning_;
   wanted_pairs_ = parent.wanted_pairs_;
   leader_policy_ = parent.leader_policy_;

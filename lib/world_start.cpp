@@ -265,9 +265,8 @@ void World::find_outnumbered(const topology::Machine& cores, const std::vector<C
   outnumbered_ = cores.outnumbered(host_cpusets);
 }
 
-/// Hosts that are containers of one machine share its cpus.
+/// Hosts that are containers of one machine share its cpus, which their ranks may outnumber.
 void World::find_home(const topology::Machine& cores, const std::vector<Card>& cards) {
-  if (options_.home_cpus == "off") return;
   std::vector<int> ranks(static_cast<std::size_t>(ranks_));
   std::iota(ranks.begin(), ranks.end(), 0);
   std::ranges::stable_sort(ranks, {}, [this](int rank) { return team_.node_of(rank); });
@@ -281,6 +280,8 @@ void World::find_home(const topology::Machine& cores, const std::vector<Card>& c
     if (rank == team_.rank) own = cpusets.size();
     cpusets.push_back(card.cpuset);
   }
+  team_.shares_cpus = cores.outnumbered(cpusets);
+  if (options_.home_cpus == "off") return;
   team_.home_cpu = cores.home_cpu(cpusets, own);
   if (team_.home_cpu < 0) return;
   base::log_info(

@@ -69,7 +69,18 @@ WaitPolicy WaitPolicy::choose(bool outnumbered) noexcept {
   return {kSpinsOnOwnCore, kYieldsOnOwnCore};
 }
 
+void SharedCore::found_others(std::int64_t took_ns, std::int64_t now_ns) noexcept {
+  if (yields_alone_ < kYieldsBetweenInterrupts) remembered_ = kRemembered;
+  yields_alone_ = 0;
+  if (took_ns > kLongYieldNs && !among_ranks_) {
+    skips_ = skips_after_slice_;
+    skips_after_slice_ = std::min(2 * skips_after_slice_, kMostSkips);
+  }
+  home_.crowded(now_ns);
+}
+
 bool yield_core(SharedCore& core) noexcept {
+  if (core.skips_yield()) return false;
   const std::int64_t before_ns = base::now_ns();
   ::sched_yield();
   const std::int64_t now_ns = base::now_ns();

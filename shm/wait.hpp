@@ -45,27 +45,47 @@ struct WaitPolicy {
 class SharedCore {
  public:
   /// `home_cpu`: where this rank waits if others want its core; -1: nowhere in particular.
-  explicit SharedCore(int home_cpu) noexcept : home_(home_cpu) {}
+  /// `among_ranks`: these are ranks of the job, and what they do meanwhile is what it waits for.
+  explicit SharedCore(int home_cpu, bool among_ranks = false) noexcept
+      : among_ranks_(among_ranks), home_(home_cpu) {}
   void yielded(std::int64_t took_ns, std::int64_t now_ns) noexcept {
     if (took_ns > kSwitchNs) {
-      remembered_ = kRemembered;
-      home_.crowded(now_ns);
-    } else if (remembered_ != 0) {
-      --remembered_;
+      found_others(took_ns, now_ns);
+    } else {
+      ++yields_alone_;
+      skips_after_slice_ = kLeastSkips;
+      if (remembered_ != 0) --remembered_;
     }
   }
   bool is_likely() const noexcept { return remembered_ != 0; }
+  /// Whether the next yield is better left out, since one before it gave a time slice to another
+  /// program: each time for more yields, until one costs none.
+  bool skips_yield() noexcept {
+    if (skips_ == 0) return false;
+    --skips_;
+    return true;
+  }
 
  private:
   // A yield that finds nobody takes 0.5 us; one switch there and back takes more than this.
   static constexpr std::int64_t kSwitchNs = 2'000;
+  // An interrupt makes one yield long now and then; where others want the core most are.
+  static constexpr std::uint32_t kYieldsBetweenInterrupts = 32;
   static constexpr int kRemembered = 256;  // yields
+  static constexpr int kLeastSkips = 16;
+  static constexpr int kMostSkips = 4096;
+  void found_others(std::int64_t took_ns, std::int64_t now_ns) noexcept;
+
+  bool among_ranks_;
   int remembered_ = 0;
+  std::uint32_t yields_alone_ = kYieldsBetweenInterrupts;  // since the last long one
+  int skips_ = 0;
+  int skips_after_slice_ = kLeastSkips;
   HomeCpu home_;
 };
 
-/// Yields once. False: another program had the core, and each further yield would give it a whole
-/// time slice, while a sleeper that is woken runs at once.
+/// Yields once. False: another program had the core, or would have it, and each further yield would
+/// give it a whole time slice, while a sleeper that is woken runs at once.
 bool yield_core(SharedCore& core) noexcept;
 
 /// What a call waits until it is given to the queue of calls: some spins for each thing that is

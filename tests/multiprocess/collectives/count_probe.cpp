@@ -4,13 +4,18 @@
 //   count-probe quiet bytes=N algorithm=NAME calls=N plans=N memory=node
 //   count-probe started bytes=N algorithm=NAME calls=N plans=N
 //   count-probe processor bytes=N calls=N late_ms=N
+//   count-probe switches bytes=N calls=N
+//   count-probe away late_ms=N
 // With `plans`, allgathers are so many plans that are in flight together. Each call of `quiet` is
 // entered by one rank, in turn, a moment later than by the others. `started` counts start() and
 // test() alone and lets others run between them, as a program does that computes there. Only the
 // thread that makes the calls is counted. `processor` tells how much processor time a call takes,
-// which other programs do not add to; rank 0 sleeps for `late_ms` before each. Exit code 77 where
-// counting is impossible: a sanitizer has these functions for itself, or the kernel reports no
-// system calls.
+// which other programs do not add to; rank 0 sleeps for `late_ms` before each. `switches` binds
+// each rank to a cpu and tells how often it lost that though it wanted to go on, by a yield or at
+// the end of a time slice. `away` tells what the other threads of a rank take while it sleeps for
+// `late_ms` behind the start of a plan that the last rank starts after that time. Exit code 77
+// where counting is impossible: a sanitizer has these functions for itself, or the kernel reports
+// no system calls.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -18,6 +23,7 @@
 #include <iostream>
 #include <thread>
 
+#include <sched.h>
 #include <sys/resource.h>
 
 #include "tests/multiprocess/collectives/counters.hpp"
@@ -170,10 +176,10 @@ int run_started(const probe::Arguments& arguments) {
   return 0;
 }
 
-/// Of the thread that asks, in the program and in the kernel.
-std::int64_t processor_us() {
+/// Of the thread that asks, or of the process, in the program and in the kernel.
+std::int64_t processor_us(int of_whom = RUSAGE_THREAD) {
   rusage usage{};
-  ::getrusage(RUSAGE_THREAD, &usage);
+  ::getrusage(of_whom, &usage);
   const auto us = [](const timeval& time) { return time.tv_sec * 1'000'000L + time.tv_usec; };
   return us(usage.ru_utime) + us(usage.ru_stime);
 }
@@ -197,6 +203,66 @@ int run_processor(const probe::Arguments& arguments) {
   return 0;
 }
 
+/// Of the cpus that it may run on, the one that is due to this rank.
+void bind(int rank) {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  int left = rank % CPU_COUNT(&allowed);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || left-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    return;
+  }
+}
+
+std::int64_t lost_cpu() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw;
+}
+
+int run_switches(const probe::Arguments& arguments) {
+  auto communicator = allrail::Communicator::world();
+  bind(communicator.rank());
+  const auto calls = static_cast<int>(arguments.number("calls", 1000));
+  const std::vector<unsigned char> send(static_cast<std::size_t>(arguments.number("bytes", 8)), 1);
+  std::vector<unsigned char> whole(send.size() * static_cast<std::size_t>(communicator.size()));
+  communicator.allgather(send, whole);
+  const std::int64_t before = lost_cpu();
+  for (int i = 0; i < calls; ++i) communicator.allgather(send, whole);
+  probe::say("rank " + std::to_string(communicator.rank()) + " lost its cpu " +
+             std::to_string(lost_cpu() - before) + " times");
+  communicator.barrier();
+  return 0;
+}
+
+int run_away(const probe::Arguments& arguments) {
+  auto communicator = allrail::Communicator::world();
+  const auto late_s = 1e-3 * static_cast<double>(arguments.number("late_ms", 1000));
+  const std::vector<unsigned char> send(64, 1);
+  std::vector<unsigned char> whole(send.size() * static_cast<std::size_t>(communicator.size()));
+  auto plan = communicator.plan_allgather(send, whole);
+  plan.start();
+  plan.wait();
+  communicator.barrier();
+  const bool is_late = communicator.rank() == communicator.size() - 1;
+  if (!is_late) plan.start();
+  const auto others_us = [] { return processor_us(RUSAGE_SELF) - processor_us(); };
+  const std::int64_t before_us = others_us();
+  probe::sleep_seconds(late_s);
+  // Of two looks one after the other.
+  const std::int64_t took_us = std::max<std::int64_t>(0, others_us() - before_us);
+  if (is_late) plan.start();
+  plan.wait();
+  probe::say("rank " + std::to_string(communicator.rank()) + " took " + std::to_string(took_us) +
+             " us a call");
+  communicator.barrier();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -205,6 +271,8 @@ int main(int argc, char** argv) {
     const probe::Arguments arguments(argc, argv);
     if (arguments.mode() == "kept") return run_kept();
     if (arguments.mode() == "processor") return run_processor(arguments);
+    if (arguments.mode() == "switches") return run_switches(arguments);
+    if (arguments.mode() == "away") return run_away(arguments);
     return arguments.mode() == "started" ? run_started(arguments) : run_quiet(arguments);
   } catch (const allrail::Error& error) {
     probe::say("error: " + probe::describe(error));

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 
 from support import Skip, expect, job, main
@@ -187,9 +188,9 @@ def test_quiet_single_copy():
         expect(reads == [500] * (2 * len(reading)), "%s reads: %s" % (memory, reads), result)
 
 
-def processor_us(ranks, nodes, *words, prefix=()):
+def processor_us(ranks, nodes, *words, mode="processor", prefix=()):
     """What a call takes of the processor, by rank."""
-    result = counted(ranks, nodes, "processor", *words, prefix=prefix)
+    result = counted(ranks, nodes, mode, *words, prefix=prefix)
     found = re.findall(r"rank (\d+) took (\d+) us a call", result.out)
     expect(len(found) == ranks, "a rank said nothing", result)
     print("%d ranks on nodes %s, %s: %s" % (ranks, nodes, " ".join(words), found))
@@ -211,6 +212,34 @@ def test_long_waits_sleep():
     """Ranks that wait 200 ms for a late one leave the processor to others for most of that."""
     for ranks, nodes in ((2, None), (3, "3"), (4, "2")):
         took = processor_us(ranks, nodes, "calls=5", "late_ms=200")
+        expect(max(took.values()) < 50_000, "%d ranks on nodes %s: %r" % (ranks, nodes, took))
+
+
+def test_slices_are_not_given_away():
+    """Other programs on the cpus of two ranks: a rank that yields to one loses a time slice, and
+    does so a few times, not in every call."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        raise Skip("it takes two cpus")
+    busy = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(["taskset", "--cpu-list", str(cpu), *busy]) for cpu in cpus]
+    try:
+        two = ("taskset", "--cpu-list", ",".join(map(str, cpus)))
+        result = counted(2, None, "switches", "calls=1000", prefix=two)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    lost = [int(number) for number in re.findall(r"lost its cpu (\d+) times", result.out)]
+    print("two ranks lost their cpus %r times in 1000 calls" % lost)
+    expect(len(lost) == 2 and max(lost) < 200, "a rank gives its time slices away", result)
+
+
+def test_started_plans_leave_the_processor():
+    """The helper thread of a rank that is elsewhere looks now and then: of 1 s it takes 50 ms at
+    most."""
+    for ranks, nodes in ((2, None), (3, "3"), (4, "2")):
+        took = processor_us(ranks, nodes, "late_ms=1000", mode="away")
         expect(max(took.values()) < 50_000, "%d ranks on nodes %s: %r" % (ranks, nodes, took))
 
 

@@ -207,10 +207,48 @@ TEST(ShortWaitTest, spins_then_yields_and_is_over) {
   EXPECT_FALSE(wait.pass()) << "yields are for all together";
 }
 
-TEST(BackoffTest, one_long_yield_shortens_the_spins_of_many_waits) {
+TEST(BackoffTest, a_long_yield_by_itself_is_an_interrupt) {
+  SharedCore core(-1);
+  for (int interrupt = 0; interrupt < 10; ++interrupt) {
+    core.yielded(20'000, 0);
+    EXPECT_FALSE(core.is_likely());
+    for (int yield = 0; yield < 100; ++yield) core.yielded(300, 0);
+  }
+}
+
+/// How many of so many waits, each of which would yield once, do so where each yield costs a slice.
+int yields_of_waits(SharedCore& core, int waits) {
+  int yields = 0;
+  for (int wait = 0; wait < waits; ++wait) {
+    if (core.skips_yield()) continue;
+    ++yields;
+    core.yielded(3'000'000, 0);
+  }
+  return yields;
+}
+
+TEST(BackoffTest, a_yield_that_cost_a_slice_is_not_tried_again_soon) {
+  SharedCore core(-1);
+  EXPECT_LE(yields_of_waits(core, 1000), 7);
+  EXPECT_GE(yields_of_waits(core, 10'000), 1) << "it is tried now and then";
+  while (core.skips_yield()) {
+  }
+  core.yielded(300, 0);
+  EXPECT_FALSE(core.skips_yield()) << "the other program has gone";
+  EXPECT_GE(yields_of_waits(core, 100), 3) << "and is not remembered for long when it comes again";
+}
+
+TEST(BackoffTest, ranks_that_share_a_core_give_it_to_each_other) {
+  SharedCore core(-1, true);
+  EXPECT_EQ(yields_of_waits(core, 1000), 1000);
+  EXPECT_TRUE(core.is_likely());
+}
+
+TEST(BackoffTest, two_long_yields_shorten_the_spins_of_many_waits) {
   SharedCore core(-1);
   EXPECT_FALSE(core.is_likely());
-  core.yielded(1'000'000, 0);
+  core.yielded(10'000, 0);
+  core.yielded(10'000, 0);
   for (int yield = 0; yield < 200; ++yield) core.yielded(300, 0);
   EXPECT_TRUE(core.is_likely());
   // Counted on a copy: its one yield may take long, and is remembered then.
