@@ -70,8 +70,7 @@ WaitPolicy WaitPolicy::choose(bool outnumbered) noexcept {
 }
 
 void SharedCore::found_others(std::int64_t took_ns, std::int64_t now_ns) noexcept {
-  if (yields_alone_ < kYieldsBetweenInterrupts) remembered_ = kRemembered;
-  yields_alone_ = 0;
+  found_ = std::min(found_ + kFoundByLongYield, kMostFound);
   if (took_ns > kLongYieldNs && !among_ranks_) {
     skips_ = skips_after_slice_;
     skips_after_slice_ = std::min(2 * skips_after_slice_, kMostSkips);

@@ -52,12 +52,11 @@ class SharedCore {
     if (took_ns > kSwitchNs) {
       found_others(took_ns, now_ns);
     } else {
-      ++yields_alone_;
       skips_after_slice_ = kLeastSkips;
-      if (remembered_ != 0) --remembered_;
+      if (found_ != 0) --found_;
     }
   }
-  bool is_likely() const noexcept { return remembered_ != 0; }
+  bool is_likely() const noexcept { return found_ > kFoundByInterrupts; }
   /// Whether the next yield is better left out, since one before it gave a time slice to another
   /// program: each time for more yields, until one costs none.
   bool skips_yield() noexcept {
@@ -69,16 +68,18 @@ class SharedCore {
  private:
   // A yield that finds nobody takes 0.5 us; one switch there and back takes more than this.
   static constexpr std::int64_t kSwitchNs = 2'000;
-  // An interrupt makes one yield long now and then; where others want the core most are.
-  static constexpr std::uint32_t kYieldsBetweenInterrupts = 32;
-  static constexpr int kRemembered = 256;  // yields
+  // An interrupt makes a yield long now and then, and the next one, too; where others want the core
+  // more than one in nine are. A long one counts as so many, up to a limit, and a short one takes
+  // one off.
+  static constexpr int kFoundByLongYield = 8;
+  static constexpr int kFoundByInterrupts = 2 * kFoundByLongYield;
+  static constexpr int kMostFound = 256;
   static constexpr int kLeastSkips = 16;
   static constexpr int kMostSkips = 4096;
   void found_others(std::int64_t took_ns, std::int64_t now_ns) noexcept;
 
   bool among_ranks_;
-  int remembered_ = 0;
-  std::uint32_t yields_alone_ = kYieldsBetweenInterrupts;  // since the last long one
+  int found_ = 0;
   int skips_ = 0;
   int skips_after_slice_ = kLeastSkips;
   HomeCpu home_;

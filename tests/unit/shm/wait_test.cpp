@@ -207,12 +207,12 @@ TEST(ShortWaitTest, spins_then_yields_and_is_over) {
   EXPECT_FALSE(wait.pass()) << "yields are for all together";
 }
 
-TEST(BackoffTest, a_long_yield_by_itself_is_an_interrupt) {
+TEST(BackoffTest, a_long_yield_now_and_then_is_an_interrupt) {
   SharedCore core(-1);
-  for (int interrupt = 0; interrupt < 10; ++interrupt) {
-    core.yielded(20'000, 0);
+  for (int interrupt = 0; interrupt < 100; ++interrupt) {
+    for (int yield = 0; yield < 2; ++yield) core.yielded(20'000, 0);
     EXPECT_FALSE(core.is_likely());
-    for (int yield = 0; yield < 100; ++yield) core.yielded(300, 0);
+    for (int yield = 0; yield < 20; ++yield) core.yielded(300, 0);
   }
 }
 
@@ -244,11 +244,12 @@ TEST(BackoffTest, ranks_that_share_a_core_give_it_to_each_other) {
   EXPECT_TRUE(core.is_likely());
 }
 
-TEST(BackoffTest, two_long_yields_shorten_the_spins_of_many_waits) {
+TEST(BackoffTest, long_yields_shorten_the_spins_of_many_waits) {
   SharedCore core(-1);
   EXPECT_FALSE(core.is_likely());
-  core.yielded(10'000, 0);
-  core.yielded(10'000, 0);
+  for (int yield = 0; yield < 3; ++yield) core.yielded(10'000, 0);
+  EXPECT_TRUE(core.is_likely());
+  for (int yield = 0; yield < 100; ++yield) core.yielded(10'000, 0);
   for (int yield = 0; yield < 200; ++yield) core.yielded(300, 0);
   EXPECT_TRUE(core.is_likely());
   // Counted on a copy: its one yield may take long, and is remembered then.
