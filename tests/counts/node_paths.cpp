@@ -37,14 +37,19 @@ struct Rank {
   Buffer<std::byte> send_buffer, receive_buffer;
   std::span<std::byte> send, receive;  // either the ones or the others
   std::optional<Plan> plan;
+  std::vector<std::byte> other_send, other_receive;  // of the call before, of another size
+  std::optional<Plan> other_plan;
 };
 
-enum class Form { Allgather, IntoBuffers, Plan };
+/// InTurn: each call follows one of another size, so that it is looked up among the calls known.
+enum class Form { Allgather, InTurn, IntoBuffers, Plan };
 
 std::string name_of(Form form) {
   switch (form) {
     case Form::Allgather:
       return "allgather";
+    case Form::InTurn:
+      return "allgather behind another";
     case Form::IntoBuffers:
       return "allgather between Buffers";
     case Form::Plan:
@@ -74,6 +79,7 @@ class NodePath final : public Path {
       if (rank > 0 || form_ == Form::Plan) {
         one.plan.emplace(job_->of(rank).plan_allgather(one.send, one.receive));
       }
+      if (form_ == Form::InTurn) make_other(job_->of(rank), one, rank);
     }
   }
 
@@ -83,6 +89,7 @@ class NodePath final : public Path {
   }
 
   void enter() override {
+    if (form_ == Form::InTurn) call_other();
     ++turn_;
     for (int rank = 0; rank < job_->size(); ++rank) {
       std::ranges::fill(at(rank).send, content(rank, turn_));
@@ -113,6 +120,17 @@ class NodePath final : public Path {
     one.send = one.send_buffer;
     one.receive = one.receive_buffer;
   }
+  void make_other(Communicator& communicator, Rank& one, int rank) const {
+    one.other_send.resize(bytes_ + 1);
+    one.other_receive.resize((bytes_ + 1) * ranks_.size());
+    if (rank == 0) return;
+    one.other_plan.emplace(communicator.plan_allgather(one.other_send, one.other_receive));
+  }
+  void call_other() {
+    for (std::size_t rank = 1; rank < ranks_.size(); ++rank) ranks_[rank].other_plan->start();
+    job_->of(0).allgather(ranks_[0].other_send, ranks_[0].other_receive);
+    for (std::size_t rank = 1; rank < ranks_.size(); ++rank) ranks_[rank].other_plan->wait();
+  }
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   bool is_right(const Rank& one) const {
     for (std::size_t i = 0; i < one.receive.size(); ++i) {
@@ -136,6 +154,7 @@ void add_node_paths(Paths& paths) {
     for (const std::size_t bytes : {8, 64, 1024}) {
       paths.push_back(std::make_unique<NodePath>(job, bytes, Form::Allgather));
     }
+    paths.push_back(std::make_unique<NodePath>(job, 64, Form::InTurn));
     paths.push_back(std::make_unique<NodePath>(job, 64, Form::IntoBuffers));
     paths.push_back(std::make_unique<NodePath>(job, 64, Form::Plan));
   }
