@@ -110,7 +110,7 @@ class ShortWait {
     took_long_ = true;
     return false;
   }
-  /// Another program had the core meanwhile.
+  /// Another program had the core meanwhile, or would have had it.
   bool took_long() const noexcept { return took_long_; }
 
  private:
