@@ -45,13 +45,20 @@ SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes, std::uint64_t b
   return geometry;
 }
 
+shm::SegmentLayout lay_out_segment(const SlotGeometry& geometry, int ranks,
+                                   std::uint64_t directory_bytes) {
+  shm::SegmentLayout layout;
+  layout.ranks = ranks;
+  layout.small_slots = geometry.small_slots;
+  layout.small_slot_bytes = geometry.small_slot_bytes;
+  layout.large_slots = geometry.large_slots;
+  layout.large_slot_bytes = geometry.large_slot_bytes;
+  layout.directory_bytes = directory_bytes;
+  return shm::lay_out(layout);
+}
+
 std::uint64_t bytes_beside_slots(int ranks, std::uint64_t directory_bytes) {
-  shm::SegmentLayout without_slots;
-  without_slots.ranks = ranks;
-  without_slots.small_slots = SlotGeometry{}.small_slots;
-  without_slots.large_slots = SlotGeometry{}.large_slots;
-  without_slots.directory_bytes = directory_bytes;
-  return shm::lay_out(without_slots).total_bytes;
+  return lay_out_segment(SlotGeometry{}, ranks, directory_bytes).total_bytes;
 }
 
 std::uint64_t lane_bytes(std::uint64_t large_slot_bytes, int lanes) {

@@ -32,7 +32,10 @@ struct SlotGeometry {
 /// How `node_memory_bytes` is divided. `beside_slots_bytes` are what a segment without slots has;
 /// where they are more than half of the memory, the segment is larger than that by the difference.
 SlotGeometry divide_node_memory(std::uint64_t node_memory_bytes, std::uint64_t beside_slots_bytes);
-/// What the segment of a node of so many ranks has beside its slots.
+/// The segment of a node of so many ranks.
+shm::SegmentLayout lay_out_segment(const SlotGeometry& geometry, int ranks,
+                                   std::uint64_t directory_bytes);
+/// What it has beside its slots.
 std::uint64_t bytes_beside_slots(int ranks, std::uint64_t directory_bytes);
 
 /// In a large slot each lane of leaders has an even part, whatever the call, so that it can lie in

@@ -214,14 +214,8 @@ void World::adopt_nodes(const std::vector<Card>& cards, const schedule::NodeMap&
                                        coll::bytes_beside_slots(largest, directory_bytes));
   layouts_.resize(static_cast<std::size_t>(largest) + 1);
   for (int ranks = 1; ranks <= largest; ++ranks) {
-    shm::SegmentLayout layout;
-    layout.ranks = ranks;
-    layout.small_slots = geometry_.small_slots;
-    layout.small_slot_bytes = geometry_.small_slot_bytes;
-    layout.large_slots = geometry_.large_slots;
-    layout.large_slot_bytes = geometry_.large_slot_bytes;
-    layout.directory_bytes = directory_bytes;
-    layouts_[static_cast<std::size_t>(ranks)] = shm::lay_out(layout);
+    layouts_[static_cast<std::size_t>(ranks)] =
+        coll::lay_out_segment(geometry_, ranks, directory_bytes);
   }
   team_.layouts = &layouts_;
   if (ranks_ == 1) return;  // its segment is its own memory

@@ -7,8 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include "shm/segment.hpp"
-
 namespace allrail::coll {
 namespace {
 
@@ -121,25 +119,13 @@ TEST(SlotRing, NoCallOverwritesOneThatItDoesNotWaitFor) {
   }
 }
 
-/// The whole segment of a node of so many ranks.
-std::uint64_t segment_bytes(const SlotGeometry& geometry, int ranks, std::uint64_t directory) {
-  shm::SegmentLayout layout;
-  layout.ranks = ranks;
-  layout.small_slots = geometry.small_slots;
-  layout.small_slot_bytes = geometry.small_slot_bytes;
-  layout.large_slots = geometry.large_slots;
-  layout.large_slot_bytes = geometry.large_slot_bytes;
-  layout.directory_bytes = directory;
-  return shm::lay_out(layout).total_bytes;
-}
-
 TEST(SlotGeometry, LeavesRoomForWhatStandsBesideTheSlots) {
   for (const std::uint64_t bytes : {1ULL << 20, 3ULL << 20, 64ULL << 20, 1ULL << 30}) {
     for (const int ranks : {1, 2, 7, 16, 64, 128, 500, 1024, 4096}) {
       for (const std::uint64_t directory : {0ULL, 300ULL * ranks}) {
         const std::uint64_t beside = bytes_beside_slots(ranks, directory);
         const std::uint64_t total =
-            segment_bytes(divide_node_memory(bytes, beside), ranks, directory);
+            lay_out_segment(divide_node_memory(bytes, beside), ranks, directory).total_bytes;
         const std::uint64_t at_most = bytes + beside - std::min(beside, bytes / 2);
         EXPECT_LE(total, at_most) << ranks << " ranks, " << bytes << " bytes";
       }
