@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kNodeBufferThresholdBytes = 256ULL * 1024;
 /// On a single node whose ranks outnumber its cores, up to which block one rank copies all of them
 /// into a NodeBuffer, which saves the others a second turn on their cores. Measured:
 /// docs/decisions/0016.
-inline constexpr std::uint64_t kOnceBytes = 4ULL * 1024;
+inline constexpr std::uint64_t kOnceBytes = 16ULL * 1024;
 
 /// A leader more for every so many bytes that a node contributes, up to what locality calls for:
 /// each of them then sends puts that are striped over all rails. With less, more leaders are more

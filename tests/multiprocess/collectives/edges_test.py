@@ -41,7 +41,7 @@ MAPPED_THRESHOLD_BYTES = 2 * KIBI
 SINGLE_COPY_THRESHOLD_BYTES = 64 * KIBI
 TRIED_BYTES = (64 * KIBI, 256 * KIBI, 1024 * KIBI)  # kTrialBytes, lib/world_reading.cpp
 TRIED_SAID = ("64K", "256K", "1M", "4M")  # and four times the last one
-ONCE_BYTES = 4 * KIBI
+ONCE_BYTES = 16 * KIBI
 # The rows of kRootedTable, coll/selection_rooted.cpp: the largest size of one, and layouts (nodes,
 # ranks per node, leaf switches) for which the next row says something else, be it only of rails
 # that are faster than the processors, or slower.
