@@ -256,11 +256,11 @@ PlanKey World::allgatherv_key(std::span<const std::byte> send, std::span<std::by
         __builtin_add_overflow(begin, bytes, &end)) {
       reject(fmt::format("the block of rank {} does not fit into memory", rank));
     }
-    if (end > receive.size()) {
+    if (bytes > 0 && end > receive.size()) {
       reject(fmt::format("the block of rank {} ends at byte {}, the receive buffer has {} bytes",
                          rank, end, receive.size()));
     }
-    if (static_cast<int>(rank) == team_.rank) my_offset = begin;
+    if (bytes > 0 && static_cast<int>(rank) == team_.rank) my_offset = begin;
     total += bytes;
     if (!displacements.empty() && bytes > 0) blocks.emplace_back(begin, end);
   }

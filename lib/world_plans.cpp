@@ -1,6 +1,7 @@
 // Plans of the public API: made, started, tested, dropped.
 #include <cstring>
 #include <functional>
+#include <new>
 #include <utility>
 
 #include "lib/base/error.hpp"
@@ -57,8 +58,12 @@ std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::
     if (choose(request, options, pace).algorithm == usual.algorithm) continue;
     // Its peers are met when it is started for the first time, if ever.
     auto& other = plan->at_pace[static_cast<std::size_t>(pace)];
-    other = make_plan(request, options, pace);
-    other->keep_all_slices();
+    try {
+      other = make_plan(request, options, pace);
+      other->keep_all_slices();
+    } catch (const std::bad_alloc&) {
+      die_without_memory();
+    }
   }
   return plan;
 }
@@ -69,7 +74,11 @@ std::shared_ptr<UserPlan> World::make_user_plan(std::unique_ptr<coll::CallPlan> 
   auto plan = std::make_shared<UserPlan>();
   plan->world = this;
   plan->plan = std::move(call_plan);
-  plan->plan->keep_all_slices();
+  try {
+    plan->plan->keep_all_slices();
+  } catch (const std::bad_alloc&) {
+    die_without_memory();
+  }
   plan->timeout = options.timeout.count() > 0 ? options.timeout : options_.timeout;
   plan->run.plan = plan->plan.get();
   plan->run.buffers = buffers;

@@ -170,6 +170,10 @@ void displace(Exchange& exchange, std::size_t gap) {
     place += exchange.counts[rank] + (gap * 7 + rank * 3) % (gap + 5);
   }
   exchange.receive_elements = place;
+  // Where a block is empty its place does not matter.
+  for (std::size_t rank = 1; rank < exchange.counts.size(); rank += 2) {
+    if (exchange.counts[rank] == 0) exchange.displacements[rank] = place + 1;
+  }
 }
 
 template <class Element>
@@ -179,7 +183,7 @@ void Caller::call(const Exchange& exchange, std::size_t send_place, std::size_t 
                              exchange.receive_elements);
   std::span<const Element> send(reinterpret_cast<const Element*>(&send_[send_place]),
                                 exchange.counts[me]);
-  if (exchange.in_place) {
+  if (exchange.in_place && !send.empty()) {
     send = receive.subspan(exchange.offset_bytes(me) / sizeof(Element), exchange.counts[me]);
   }
   if (exchange.kind == Exchange::Kind::Allgather) {
