@@ -50,6 +50,9 @@ struct RootedCall {
     return kind == RootedKind::Gatherv || kind == RootedKind::Scatterv ||
            kind == RootedKind::Alltoallv;
   }
+  /// Whether a v-form counts elements of eight bytes and not bytes.
+  bool counts_words() const { return is_v() && number % 3 == 1; }
+  std::size_t element_bytes() const { return counts_words() ? sizeof(std::uint64_t) : 1; }
   /// Of an alltoallv: both ranks of a pair have as much for each other, as in place they must.
   bool is_symmetric() const { return number / 2 % 2 == 0; }
   /// What `from` has for `to`; of a gather or scatter the block of `from` or of `to`.
@@ -59,29 +62,41 @@ struct RootedCall {
                       : kind == RootedKind::Scatterv ? to
                       : is_symmetric()               ? from + to
                                                      : from * 3 + to;
-    return bytes * ((static_cast<std::size_t>(block) * 5 + number * 3) % 7) / 6;
+    const std::size_t wanted = bytes * ((static_cast<std::size_t>(block) * 5 + number * 3) % 7) / 6;
+    return (wanted + element_bytes() - 1) / element_bytes() * element_bytes();
   }
   std::string text() const {
     return std::string(kRootedNames[static_cast<int>(kind)]) + " number " + std::to_string(number) +
            " root " + std::to_string(root) + " of " + std::to_string(bytes) + " bytes by '" +
            options.algorithm + "'" + (in_place ? " in place" : "") +
-           (displaced ? " displaced" : "");
+           (displaced ? " displaced" : "") + (counts_words() ? " in words" : "");
   }
 };
 
-/// Blocks of one buffer: in rank order, or backwards with gaps.
+/// Blocks of one buffer, in bytes: in rank order, or backwards with gaps.
 struct Blocks {
   Counts counts, places;
   std::size_t end = 0;
-  Blocks(Counts bytes, bool displaced) : counts(std::move(bytes)), places(counts.size()) {
+  Blocks(Counts bytes, bool displaced, std::size_t element_bytes)
+      : counts(std::move(bytes)), places(counts.size()) {
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const std::size_t rank = displaced ? counts.size() - 1 - i : i;
-      end += displaced ? 1 + rank % 5 : 0;
+      end += displaced ? (1 + rank % 5) * element_bytes : 0;
       places[rank] = end;
       end += counts[rank];
     }
   }
 };
+
+inline Counts divided(Counts counts, std::size_t by) {
+  for (std::size_t& count : counts) count /= by;
+  return counts;
+}
+
+template <class Element>
+std::span<Element> elements_of(std::span<unsigned char> bytes) {
+  return {reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(Element)};
+}
 
 class RootedCaller {
  public:
@@ -136,6 +151,11 @@ class RootedCaller {
     plan.start();
     plan.wait();
   }
+  /// `in_elements(Element{})` with the type of which a v-form has its counts.
+  template <class InElements>
+  static void with_element(const RootedCall& call, const InElements& in_elements) {
+    call.counts_words() ? in_elements(std::uint64_t{}) : in_elements(static_cast<unsigned char>(0));
+  }
   Counts all_bytes(const RootedCall& call) const {
     Counts counts;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -147,7 +167,7 @@ class RootedCaller {
 
   void gather(const RootedCall& call) {
     const bool is_root = me_ == call.root;
-    const Blocks blocks(all_bytes(call), call.displaced && call.is_v());
+    const Blocks blocks(all_bytes(call), call.displaced && call.is_v(), call.element_bytes());
     const std::size_t mine = blocks.counts[static_cast<std::size_t>(me_)];
     Bytes receive(is_root ? blocks.end : 0, kUntouchedByte);
     Bytes send(mine);
@@ -162,19 +182,7 @@ class RootedCaller {
           call, [&] { return communicator_.plan_gather(block, receive, call.root, o); },
           [&] { communicator_.gather(block, receive, call.root, o); });
     } else {
-      run(
-          call,
-          [&] {
-            return communicator_.plan_gatherv(block, receive, blocks.counts, blocks.places,
-                                              call.root, o);
-          },
-          [&] {
-            if (call.displaced) {
-              communicator_.gatherv(block, receive, blocks.counts, blocks.places, call.root, o);
-            } else {
-              communicator_.gatherv(block, receive, blocks.counts, call.root, o);
-            }
-          });
+      with_element(call, [&](auto element) { gatherv(call, element, block, receive, blocks); });
     }
     expect_block(block, me_, call.root, call);
     if (!is_root) return;
@@ -187,7 +195,7 @@ class RootedCaller {
 
   void scatter(const RootedCall& call) {
     const bool is_root = me_ == call.root;
-    const Blocks blocks(all_bytes(call), call.displaced && call.is_v());
+    const Blocks blocks(all_bytes(call), call.displaced && call.is_v(), call.element_bytes());
     const std::size_t mine = blocks.counts[static_cast<std::size_t>(me_)];
     Bytes send(is_root ? blocks.end : 0, kUntouchedByte);
     for (int rank = 0; is_root && rank < ranks_; ++rank) {
@@ -205,22 +213,70 @@ class RootedCaller {
           call, [&] { return communicator_.plan_scatter(send, block, call.root, o); },
           [&] { communicator_.scatter(send, block, call.root, o); });
     } else {
-      run(
-          call,
-          [&] {
-            return communicator_.plan_scatterv(send, block, blocks.counts, blocks.places, call.root,
-                                               o);
-          },
-          [&] {
-            if (call.displaced) {
-              communicator_.scatterv(send, block, blocks.counts, blocks.places, call.root, o);
-            } else {
-              communicator_.scatterv(send, block, blocks.counts, call.root, o);
-            }
-          });
+      with_element(call, [&](auto element) { scatterv(call, element, send, block, blocks); });
     }
     expect_block(block, call.root, me_, call);
     if (is_root) expect_gaps(send, blocks, call);
+  }
+
+  template <class Element>
+  void gatherv(const RootedCall& call, Element /*of counts*/, std::span<unsigned char> block,
+               std::span<unsigned char> receive, const Blocks& blocks) {
+    const auto from = elements_of<Element>(block);
+    const auto to = elements_of<Element>(receive);
+    const Counts counts = divided(blocks.counts, sizeof(Element));
+    const Counts places = divided(blocks.places, sizeof(Element));
+    const auto& o = call.options;
+    run(
+        call, [&] { return communicator_.plan_gatherv(from, to, counts, places, call.root, o); },
+        [&] {
+          if (call.displaced) {
+            communicator_.gatherv(from, to, counts, places, call.root, o);
+          } else {
+            communicator_.gatherv(from, to, counts, call.root, o);
+          }
+        });
+  }
+
+  template <class Element>
+  void scatterv(const RootedCall& call, Element /*of counts*/, std::span<unsigned char> send,
+                std::span<unsigned char> block, const Blocks& blocks) {
+    const auto from = elements_of<Element>(send);
+    const auto to = elements_of<Element>(block);
+    const Counts counts = divided(blocks.counts, sizeof(Element));
+    const Counts places = divided(blocks.places, sizeof(Element));
+    const auto& o = call.options;
+    run(
+        call, [&] { return communicator_.plan_scatterv(from, to, counts, places, call.root, o); },
+        [&] {
+          if (call.displaced) {
+            communicator_.scatterv(from, to, counts, places, call.root, o);
+          } else {
+            communicator_.scatterv(from, to, counts, call.root, o);
+          }
+        });
+  }
+
+  template <class Element>
+  void alltoallv(const RootedCall& call, Element /*of counts*/, std::span<unsigned char> send,
+                 std::span<unsigned char> receive, const Blocks& sent, const Blocks& awaited) {
+    const auto from = elements_of<Element>(send);
+    const auto to = elements_of<Element>(receive);
+    const Counts out = divided(sent.counts, sizeof(Element));
+    const Counts out_places = divided(sent.places, sizeof(Element));
+    const Counts in = divided(awaited.counts, sizeof(Element));
+    const Counts in_places = divided(awaited.places, sizeof(Element));
+    const auto& o = call.options;
+    run(
+        call,
+        [&] { return communicator_.plan_alltoallv(from, to, out, out_places, in, in_places, o); },
+        [&] {
+          if (call.displaced) {
+            communicator_.alltoallv(from, to, out, out_places, in, in_places, o);
+          } else {
+            communicator_.alltoallv(from, to, out, in, o);
+          }
+        });
   }
 
   void broadcast(const RootedCall& call) {
@@ -240,8 +296,8 @@ class RootedCaller {
       from_others.push_back(call.bytes_of(rank, me_));
     }
     const bool displaced = call.displaced && call.is_v();
-    const Blocks sent(to_others, displaced);
-    const Blocks awaited(from_others, displaced);
+    const Blocks sent(to_others, displaced, call.element_bytes());
+    const Blocks awaited(from_others, displaced, call.element_bytes());
     Bytes send(sent.end, kUntouchedByte);
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto r = static_cast<std::size_t>(rank);
@@ -264,20 +320,8 @@ class RootedCaller {
       };
       run(call, make_plan, [&] { communicator_.alltoall(send, receive, o); });
     } else {
-      run(
-          call,
-          [&] {
-            return communicator_.plan_alltoallv(send, receive, sent.counts, sent.places,
-                                                awaited.counts, awaited.places, o);
-          },
-          [&] {
-            if (displaced) {
-              communicator_.alltoallv(send, receive, sent.counts, sent.places, awaited.counts,
-                                      awaited.places, o);
-            } else {
-              communicator_.alltoallv(send, receive, sent.counts, awaited.counts, o);
-            }
-          });
+      with_element(call,
+                   [&](auto element) { alltoallv(call, element, send, receive, sent, awaited); });
     }
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto r = static_cast<std::size_t>(rank);
