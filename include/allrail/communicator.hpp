@@ -71,11 +71,11 @@ class ALLRAIL_API Communicator {
   /// this one calls it, also with a negative color. Everything can be done on the new one that can
   /// be done here, as often as one likes, and ranks in what it says and throws are its own. Several
   /// communicators may be used in any order that is the same on the ranks of each of them, with
-  /// plans in flight on many at once, as long as no ranks wait for each other in different ones:
-  /// of two ranks of a node that is a Mismatch, else nothing but a timeout finds it. Memory that
-  /// one of them allocated is ordinary memory for the others. They may be destroyed in any order,
-  /// and an error that ends one of them ends all. Each has links, and memory of the node, of its
-  /// own, so a program does not split in a loop.
+  /// plans in flight on many at once, as long as no ranks wait for each other in different ones: of
+  /// two ranks of a node that is a Mismatch, else nothing but a timeout finds it. Memory that one
+  /// of them allocated is ordinary memory for the others, so no two ranks receive there into one
+  /// NodeBuffer. They may be destroyed in any order, and an error that ends one of them ends all.
+  /// Each has links, and memory of the node, of its own, so a program does not split in a loop.
   /// @throws what world() throws on every rank where one of them cannot start: then nobody has a
   /// new one, and this one can go on; else what allgather() throws.
   [[nodiscard]] std::optional<Communicator> split(int color, int key) const;
