@@ -50,6 +50,8 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.problems("lib/world.cpp", "<pmix_server.h>"))
         self.assertTrue(self.problems("coll/executor.cpp", "<hwloc.h>"))
         self.assertTrue(self.problems("transport/tcp/a.cpp", "<infiniband/verbs.h>"))
+        self.assertTrue(self.problems("perf/bench_main.cpp", "<mpi.h>"))
+        self.assertFalse(self.problems("perf/compare_lib/a.c", "<mpi.h>"))
         self.assertFalse(self.problems("launcher/a.cpp", "<pmix.h>"))
         self.assertFalse(self.problems("transport/verbs/a.cpp", "<infiniband/verbs.h>"))
 

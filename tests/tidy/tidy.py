@@ -57,6 +57,7 @@ OWNED_HEADERS = {
     r"<pmix(_\w+)?\.h>": "launcher",
     r"<hwloc(\.h|/.*)>": "lib/topology",
     r"<(infiniband|rdma)/.*>": "transport/verbs",
+    r"<mpi\.h>": "perf/compare_lib",
 }
 LIBRARY_FOLDERS = ("include/", "lib/", "transport/", "shm/", "coll/", "launcher/")
 MAX_COLUMNS = 100

@@ -232,6 +232,18 @@ def test_memory():
     expect(segments[0] < segments[1], str(segments))
 
 
+def test_leader_policy():
+    """The option is what the job goes by; another word is an error that says which there are."""
+    for policy in ("socket", "near", "packed"):
+        words = ("--sizes", "64", "--iterations", "2", "--leader-policy", policy)
+        result, document = bench(4, "2", *words, ALLRAIL_LEADER_POLICY="socket")
+        expect(document["context"]["leader_policy"] == policy, policy, result)
+    words = ("--sizes", "64", "--leader-policy", "far")
+    result = job(2, "allgather", *words, env=environment())
+    expect(result.code not in (0, None), "far is taken", result)
+    expect(all(word in result.err for word in ("far", "near", "packed")), "far", result)
+
+
 def test_list():
     """Every algorithm with its collective and a sentence, and each of them runs by its name."""
     result = run([PROBE, "--list"], env=environment())

@@ -78,10 +78,39 @@ def test_explain():
     # Four pieces with a header each go to the next node, whole cache lines.
     sent = re.search(r"sends (\d+) bytes", answer.out)
     expect(sent and int(sent[1]) == 65536 + 4 * 64, "bytes sent", answer)
+    answer = run(words, env=environment(ALLRAIL_BROADCAST_SEGMENT="8K"))
+    sent = re.search(r"sends (\d+) bytes", answer.out)
+    expect(sent and int(sent[1]) == 65536 + 8 * 64, "bytes sent in pieces of 8 KiB", answer)
     for setting in ({"ALLRAIL_ALGORITHM_BROADCAST": "chain"}, {"ALLRAIL_NODES": "1"}):
         nodes = [] if "ALLRAIL_NODES" in setting else words[4:]
         answer = run(words[:4] + nodes, env=environment(**setting))
         expect(answer.code == 0 and "the rails are" not in answer.out, "nothing to choose", answer)
+
+
+def test_segments_of_a_broadcast():
+    """The setting is how long pieces are: with 64 of them the root sends 64 chunks and more."""
+    chunks = {}
+    for segment in ("1K", "64K"):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "results.json")
+            words = ("--algorithm", "smp-chain", "--sizes", "64K", "--iterations", "4")
+            result = job(
+                3,
+                "broadcast",
+                *words,
+                *("--json", file),
+                options=["--nodes", "3"],
+                limit=150,
+                env=environment(
+                    ALLRAIL_RAILS="127.0.0.1,127.0.0.2", ALLRAIL_BROADCAST_SEGMENT=segment
+                ),
+            )
+            expect(result.code == 0, segment, result)
+            with open(file, encoding="utf-8") as stream:
+                rails = json.load(stream)["rail_counters_of_rank_0"]
+        chunks[segment] = sum(rail["chunks_sent"] for rail in rails)
+    calls = 4
+    expect(calls * 64 <= chunks["1K"] and 4 * chunks["64K"] < chunks["1K"], str(chunks))
 
 
 def test_explain_by_the_model_of_the_tuning_file():

@@ -97,7 +97,7 @@ const Table& mismatches() {
          if (c.odd) c.send.resize(kBytes + 8), c.receive.resize((kBytes + 8) * c.ranks);
          c.right();
        }},
-      {"large-sizes",
+      {"sizes-of-large-blocks",
        [](Case& c) {
          const std::size_t bytes = c.odd ? 2'000'000 : 1'000'000;
          c.send.resize(bytes), c.receive.resize(bytes * c.ranks);

@@ -79,6 +79,9 @@ Table differing_cases() {
     table[name + "-algorithms"] = [=](Case& c) {
       make(c, {kind, 0, kBytes, false, by(c.odd ? other : one)}, false);
     };
+    table["large-" + name + "-of-other-sizes"] = [=](Case& c) {
+      make(c, {kind, 0, c.odd ? 2 * kLargeBytes : kLargeBytes, false, {}}, false);
+    };
     if (is_all || is_alltoall) continue;
     table[name + "-other-roots"] = [=](Case& c) {
       make(c, {kind, c.odd ? 1 : 0, kBytes, false, {}}, false);

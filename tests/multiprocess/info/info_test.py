@@ -99,6 +99,11 @@ def test_main_page():
     expect(memory, "no line '%s'" % pattern, result)
     few, small, many, large = map(int, memory.groups())
     expect(0 < few * small + many * large <= 8 << 10, "slots are within their bound", result)
+    # Other tests say less, since many of them run beside each other.
+    del settings["ALLRAIL_NODE_MEMORY"]
+    result = run([PROBE], env=settings)
+    line = r"(?m)^  ALLRAIL_NODE_MEMORY +64M +\(default\)"
+    expect(result.code == 0 and re.search(line, result.out), "no default of 64M", result)
 
 
 def test_counters():

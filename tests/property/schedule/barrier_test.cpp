@@ -97,6 +97,19 @@ std::vector<int> who_leaves(const Shape& shape, const std::vector<Schedule>& sch
   return left;
 }
 
+void expect_only_leaders_signal(const Shape& shape, const std::vector<Schedule>& schedules) {
+  const auto talks = [&](int rank) {
+    return rank == shape.talking_rank(shape.map.node_of[static_cast<std::size_t>(rank)]);
+  };
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    for (const Step& step : schedules[static_cast<std::size_t>(rank)].steps) {
+      if (step.kind != StepKind::Put) continue;
+      EXPECT_TRUE(talks(rank)) << rank;
+      EXPECT_TRUE(talks(step.peer)) << step.peer;
+    }
+  }
+}
+
 TEST(Barrier, NobodyLeavesBeforeEverybodyHasEntered) {
   property::Sample sample;
   for (int nodes = 1; nodes <= 40; ++nodes) {
@@ -111,6 +124,7 @@ TEST(Barrier, NobodyLeavesBeforeEverybodyHasEntered) {
             << nodes << " nodes, " << ports << " ports, rank " << outside << " outside";
       }
       ASSERT_EQ(static_cast<int>(who_leaves(shape, schedules, -1).size()), shape.ranks());
+      expect_only_leaders_signal(shape, schedules);
     }
   }
 }

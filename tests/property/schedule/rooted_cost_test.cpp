@@ -188,6 +188,26 @@ TEST(RootedCost, RecursiveDoublingAlltoallOfPrimesIsDirect) {
   }
 }
 
+TEST(RootedCost, SmpFormsSendOneMessagePerNode) {
+  std::vector<int> node_of;
+  for (int rank = 0; rank < 24; ++rank) node_of.push_back(rank / 6);
+  const Shape shape = uniform_shape(NodeMap(node_of), 16, 1, 1);
+  const auto expect_messages = [](const RootedCall& call, const std::string& what) {
+    int puts = 0;
+    for (const Schedule& schedule : call.call.schedules) {
+      puts += static_cast<int>(std::ranges::count(schedule.steps, StepKind::Put, &Step::kind));
+    }
+    EXPECT_EQ(puts, 3) << what;
+  };
+  for (const char* name : {"smp-direct", "smp-binomial"}) {
+    for (const int root : {0, 7}) {
+      const std::string what = std::string(name) + ", root " + std::to_string(root);
+      expect_messages(make_gather(*coll::gather::find_algorithm(name), shape, root), what);
+      expect_messages(make_scatter(*coll::scatter::find_algorithm(name), shape, root), what);
+    }
+  }
+}
+
 TEST(RootedCost, SmpFormsSendOneMessagePerPairOfNodes) {
   std::vector<int> node_of;
   for (int rank = 0; rank < 24; ++rank) node_of.push_back(rank / 6);

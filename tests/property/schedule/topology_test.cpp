@@ -177,7 +177,11 @@ Shape even_shape(int leaves, int size, int ports) {
 
 TEST(Topology, StepsAreThoseOfTheTreesAndOneMoreForARootThatDoesNotLead) {
   const auto rounds = [](const Shape& shape, int root, const char* name) {
-    return coll::gather::make_schedule(*coll::gather::find_algorithm(name), shape, root, 0).rounds;
+    const auto& scatter = *coll::scatter::find_algorithm(name);
+    const auto steps =
+        coll::gather::make_schedule(*coll::gather::find_algorithm(name), shape, root, 0).rounds;
+    EXPECT_EQ(coll::scatter::make_schedule(scatter, shape, root, 0).rounds, steps) << name;
+    return steps;
   };
   // log2 8 in a leaf, log2 4 over the leaves. Nodes 0 to 3 are the first on theirs.
   const Shape one_port = even_shape(4, 8, 1);

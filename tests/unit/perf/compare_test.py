@@ -1,8 +1,10 @@
 """What perf/compare makes of samples: statistics, ratios, goals, tables, launches. Nothing runs."""
 
+import importlib.machinery
 import importlib.util
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -446,6 +448,37 @@ class Launches(unittest.TestCase):
         words = peers.cluster_words(NODE2, 60, ["script"], "reno")
         self.assertEqual(words[words.index("--congestion") + 1], "reno")
         self.assertNotIn("--congestion", peers.cluster_words(NODE2, 60, ["script"]))
+
+    def test_ranks_are_bound_and_rails_shaped_as_the_setting_says(self):
+        bound = "--bind-to core --map-by core"
+        self.assertIn(bound, peers.cluster_words(NODE2, 60, ["script"]))
+        self.assertNotIn(bound, peers.cluster_words(NODE8, 60, ["script"]))
+        self.assertIn("-bind-to core", " ".join(peers.start_words("mpich", NODE2)))
+        self.assertNotIn("-bind-to", peers.start_words("mpich", NODE8))
+        for name, rates in (("shaped-x2", "500 500"), ("unequal-x1", "500 250")):
+            words = peers.cluster_words(settings.SETTINGS[name], 60, ["script"])
+            first, second = (f"{rate}mbit" for rate in rates.split())
+            self.assertIn(f"--rate {first} --rate1 {second} --burst 256k", " ".join(words), name)
+
+    def test_five_repetitions_unless_said(self):
+        path = str(ROOT / "perf/compare")
+        loader = importlib.machinery.SourceFileLoader("compare_program", path)
+        spec = importlib.util.spec_from_loader(loader.name, loader)
+        program = importlib.util.module_from_spec(spec)
+        loader.exec_module(program)
+        with mock.patch.object(sys, "argv", ["compare"]):
+            self.assertEqual(program.parse_arguments().repetitions, 5)
+
+    def test_all_programs_make_as_many_batches(self):
+        found = {
+            re.search(r"kBatches = (\d+)", (ROOT / "perf" / name).read_text()).group(1)
+            for name in (
+                "bench_collective.cpp",
+                "compare_lib/mpi_collective.c",
+                "compare_lib/bare_allgather.c",
+            )
+        }
+        self.assertEqual(len(found), 1, found)
 
     def judge(self, code, rows, library="mpich"):
         launch = run.Launch(library, "isolated", 10, 1, [8, 64])
