@@ -180,8 +180,9 @@ coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::
   // Rails read what they send from there.
   buffers.send_is_registered = true;
   buffers.place = coll::mix(entry.node_buffer, buffers.window_offset);
-  for (const std::size_t displacement : key.displacements) {
-    buffers.place = coll::mix(buffers.place, displacement);
+  for (std::size_t rank = 0; rank < key.displacements.size(); ++rank) {
+    if (key.counts[rank] == 0) continue;  // it lies nowhere
+    buffers.place = coll::mix(buffers.place, key.displacements[rank]);
   }
   return buffers;
 }

@@ -15,12 +15,12 @@ namespace allrail {
 /// address that a span lies in a NodeBuffer, so that parts of it work as well.
 ///
 /// In a call into it every rank copies its block to its place, the leader of each node receives the
-/// blocks of other nodes, and nobody copies out; small blocks one rank copies for all. When the
-/// call returns on a rank, this rank sees the whole result, and nobody changes it before this rank
-/// has entered the next call into this NodeBuffer: a rank that is late holds up the others there.
-/// What this rank reads is what others read too: whoever writes into it between calls has to tell
-/// the others by means of its own, such as barrier(). That holds for a rank that sends in place,
-/// too: it may write its next block once the others have read the last one.
+/// blocks of other nodes, and nobody copies out (small blocks may be copied by one for all). When
+/// the call returns on a rank, this rank sees the whole result, and nobody changes it before this
+/// rank has entered the next call into this NodeBuffer: a rank that is late holds up the others
+/// there. What this rank reads is what others read too: whoever writes into it between calls has to
+/// tell the others by means of its own, such as barrier(). That holds for a rank that sends in
+/// place, too: it may write its next block once the others have read the last one.
 ///
 /// An error of such a call is thrown once all living ranks of the node have given it up: others
 /// send to the leader, and a rank may be copying. Bytes may still change where it is thrown after

@@ -233,7 +233,7 @@ def test_memory():
 
 
 def test_leader_policy():
-    """The option is what the job goes by; another word is an error that says which there are."""
+    """The report names the one that was asked for; another word is an error that lists them."""
     for policy in ("socket", "near", "packed"):
         words = ("--sizes", "64", "--iterations", "2", "--leader-policy", policy)
         result, document = bench(4, "2", *words, ALLRAIL_LEADER_POLICY="socket")

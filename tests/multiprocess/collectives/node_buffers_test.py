@@ -49,6 +49,9 @@ def test_node_buffers_little_memory():
     words = ("algorithms=auto,smp-bruck", "sizes=1000,1000001")
     for ranks, nodes in ((4, "2"), (5, "2+1+2")):
         check_done("little memory", ranks, nodes, "node-buffers", *words, env=env)
+    # What one rank copies for all of them may take several slices, too.
+    core = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
+    check_done("by one", 13, None, "node-buffers", "sizes=9000,16384", env=env, prefix=core)
 
 
 def test_node_buffer_scribble():

@@ -39,7 +39,7 @@ inline const std::vector<std::string>& algorithms_of(RootedKind kind) {
 struct RootedCall {
   RootedKind kind = RootedKind::Gather;
   int root = 0;
-  std::size_t bytes = 0;  // of every block; of a v-form, the most
+  std::size_t bytes = 0;  // of every block; of a v-form, the most, or up to seven more in words
   bool in_place = false;
   bool displaced = false;
   bool by_plan = false;
@@ -51,7 +51,7 @@ struct RootedCall {
            kind == RootedKind::Alltoallv;
   }
   /// Whether a v-form counts elements of eight bytes and not bytes.
-  bool counts_words() const { return is_v() && number % 3 == 1; }
+  bool counts_words() const { return is_v() && number / 6 % 3 == 1; }
   std::size_t element_bytes() const { return counts_words() ? sizeof(std::uint64_t) : 1; }
   /// Of an alltoallv: both ranks of a pair have as much for each other, as in place they must.
   bool is_symmetric() const { return number / 2 % 2 == 0; }
