@@ -182,7 +182,7 @@ class RootedCaller {
           call, [&] { return communicator_.plan_gather(block, receive, call.root, o); },
           [&] { communicator_.gather(block, receive, call.root, o); });
     } else {
-      with_element(call, [&](auto element) { gatherv(call, element, block, receive, blocks); });
+      with_element(call, [&](auto element) { rooted_v(call, element, block, receive, blocks); });
     }
     expect_block(block, me_, call.root, call);
     if (!is_root) return;
@@ -213,43 +213,34 @@ class RootedCaller {
           call, [&] { return communicator_.plan_scatter(send, block, call.root, o); },
           [&] { communicator_.scatter(send, block, call.root, o); });
     } else {
-      with_element(call, [&](auto element) { scatterv(call, element, send, block, blocks); });
+      with_element(call, [&](auto element) { rooted_v(call, element, send, block, blocks); });
     }
     expect_block(block, call.root, me_, call);
     if (is_root) expect_gaps(send, blocks, call);
   }
 
+  /// A gatherv or a scatterv.
   template <class Element>
-  void gatherv(const RootedCall& call, Element /*of counts*/, std::span<unsigned char> block,
-               std::span<unsigned char> receive, const Blocks& blocks) {
-    const auto from = elements_of<Element>(block);
+  void rooted_v(const RootedCall& call, Element /*of counts*/, std::span<unsigned char> send,
+                std::span<unsigned char> receive, const Blocks& blocks) {
+    const auto from = elements_of<Element>(send);
     const auto to = elements_of<Element>(receive);
     const Counts counts = divided(blocks.counts, sizeof(Element));
     const Counts places = divided(blocks.places, sizeof(Element));
+    const bool gathers = call.kind == RootedKind::Gatherv;
     const auto& o = call.options;
     run(
-        call, [&] { return communicator_.plan_gatherv(from, to, counts, places, call.root, o); },
+        call,
         [&] {
-          if (call.displaced) {
+          return gathers ? communicator_.plan_gatherv(from, to, counts, places, call.root, o)
+                         : communicator_.plan_scatterv(from, to, counts, places, call.root, o);
+        },
+        [&] {
+          if (gathers && call.displaced) {
             communicator_.gatherv(from, to, counts, places, call.root, o);
-          } else {
+          } else if (gathers) {
             communicator_.gatherv(from, to, counts, call.root, o);
-          }
-        });
-  }
-
-  template <class Element>
-  void scatterv(const RootedCall& call, Element /*of counts*/, std::span<unsigned char> send,
-                std::span<unsigned char> block, const Blocks& blocks) {
-    const auto from = elements_of<Element>(send);
-    const auto to = elements_of<Element>(block);
-    const Counts counts = divided(blocks.counts, sizeof(Element));
-    const Counts places = divided(blocks.places, sizeof(Element));
-    const auto& o = call.options;
-    run(
-        call, [&] { return communicator_.plan_scatterv(from, to, counts, places, call.root, o); },
-        [&] {
-          if (call.displaced) {
+          } else if (call.displaced) {
             communicator_.scatterv(from, to, counts, places, call.root, o);
           } else {
             communicator_.scatterv(from, to, counts, call.root, o);
