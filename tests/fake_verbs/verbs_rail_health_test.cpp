@@ -122,6 +122,45 @@ TEST_P(LinkHealth, EndsWhereADeviceThatDoesNotAnswerRefusesMemory) {
   EXPECT_EQ(counts_[0].first_reason, "its device is gone");
 }
 
+// A request has the key of one of the sources that its bytes lie in, which another call may end.
+class SourceEnds : public LinkHealth {
+ protected:
+  /// Half of the source is one, too; the whole one ends while a request has its key.
+  void end_source() {
+    make();
+    ASSERT_TRUE(until([&] { return both_up(); }));
+    rails_[0]->register_source(std::span<const std::byte>(source_).first(source_.size() / 2));
+    ASSERT_TRUE(until([&] { return fake_verbs::busy_queue_pairs() == 0; }));
+    fake_verbs::freeze("fake0");
+    ASSERT_TRUE(post());
+    rails_[0]->submit();
+    rails_[0]->unregister_source(source_);
+  }
+};
+
+TEST_P(SourceEnds, AndWhatIsInFlightArrives) {
+  ASSERT_NO_FATAL_FAILURE(end_source());
+  const int regions = fake_verbs::live().memory_regions;
+  fake_verbs::restore("fake0");
+  ASSERT_TRUE(until([&] { return counts_[1].arrived + counts_[0].downs > 0; }));
+  EXPECT_EQ(counts_[0].downs, 0) << counts_[0].first_reason;
+  EXPECT_TRUE(carries()) << "from the other one";
+  EXPECT_TRUE(until([&] { return fake_verbs::live().memory_regions == regions - 1; }))
+      << "it was given back";
+}
+
+// What may be locked is counted without it.
+TEST_P(SourceEnds, AndIsInNobodysWay) {
+  ASSERT_NO_FATAL_FAILURE(end_source());
+  const std::vector<std::byte> memory(4096);
+  fake_verbs::fail_call_of("ibv_reg_mr", 1, ENOMEM);
+  EXPECT_NO_THROW(rails_[0]->register_source(memory));
+  fake_verbs::restore("fake0");
+  ASSERT_TRUE(until([&] { return counts_[0].downs > 0; })) << "the request had no key any more";
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  EXPECT_TRUE(carries());
+}
+
 TEST_P(LinkHealth, EndsWithAQueuePairThatStandsStill) {
   overdue_ns_ = kOverdueNs;
   make();
@@ -214,6 +253,8 @@ TEST(PortIdentity, SaysWhyLinksAreOutdated) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LinkHealth, testing::Values(Ways::Manager, Ways::Direct),
+                         [](const auto& one) { return fake_verbs::ways_text(one.param); });
+INSTANTIATE_TEST_SUITE_P(Ways, SourceEnds, testing::Values(Ways::Manager, Ways::Direct),
                          [](const auto& one) { return fake_verbs::ways_text(one.param); });
 
 INSTANTIATE_TEST_SUITE_P(Ways, LinkHealthOfBothWays, testing::Values(Ways::Both));

@@ -41,6 +41,7 @@ bool VerbsRail::service(RailEvents& events) {
   const std::int64_t now_ns = base::now_ns();
   check_overdue(now_ns, events);
   serviced_at_ns_ = now_ns;
+  free_retired();
   any |= try_waiting(now_ns, events);
   service_now_ = false;
   for (std::size_t i = 0; i < links_.size(); ++i) {

@@ -52,8 +52,10 @@ class SendQueue {
   bool has_list() const { return posted_ != end_; }
   /// Posted, and not known to be done.
   bool in_flight() const { return done_ != posted_; }
-  /// Requests that are done, since clear().
+  /// Requests that are done, since clear(), ...
   std::uint64_t done() const { return done_; }
+  /// ... and all that there were.
+  std::uint64_t end() const { return end_; }
 
   /// Adds to the list. `id` is completed by the place in the ring.
   void append(const Request& request, WorkId id);

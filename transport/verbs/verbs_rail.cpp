@@ -123,9 +123,18 @@ void VerbsRail::set_job_secret(const JobSecret& secret) {
 }
 
 MemoryRegion VerbsRail::register_memory(std::span<const std::byte> memory, int access) {
-  return check_pointer(
-      ibv_reg_mr(domain_.get(), const_cast<std::byte*>(memory.data()), memory.size(), access),
-      name(), fmt::format("register {} bytes of memory", memory.size()).c_str());
+  const auto try_once = [&] {
+    return ibv_reg_mr(domain_.get(), const_cast<std::byte*>(memory.data()), memory.size(), access);
+  };
+  ibv_mr* region = try_once();
+  if (region == nullptr && !retired_.empty()) {
+    // What is retired counts as given back: a link that goes down for it is less than a call that
+    // ends for it.
+    retired_.clear();
+    region = try_once();
+  }
+  return check_pointer(region, name(),
+                       fmt::format("register {} bytes of memory", memory.size()).c_str());
 }
 
 /// Memory of the user is registered with every rail, also with those that carry nothing: one whose
@@ -167,7 +176,34 @@ void VerbsRail::register_source(std::span<const std::byte> memory) {
 void VerbsRail::unregister_source(std::span<const std::byte> memory) {
   Region* const known = source_region(memory);
   if (known == nullptr || --known->sources > 0) return;
+  MemoryRegion region = std::move(known->region);
   regions_.erase(regions_.begin() + (known - regions_.data()));
+  free_retired();
+  retire(std::move(region));
+}
+
+/// Frees it when all requests that there are now are done: calls that send from the same bytes may
+/// have its key, too. (Of a window this would let peers write for longer than they may.)
+void VerbsRail::retire(MemoryRegion region) {
+  RetiredSource source{std::move(region), {}};
+  for (std::size_t i = 0; source.region && i < links_.size(); ++i) {
+    const Link& link = links_.at(i);
+    if (link.sends.done() == link.sends.end()) continue;
+    source.uses.push_back({link.slot, link.generation, link.sends.end()});
+  }
+  if (in_use(source)) retired_.push_back(std::move(source));
+}
+
+bool VerbsRail::in_use(const RetiredSource& source) const {
+  return std::ranges::any_of(source.uses, [this](const RetiredSource::Use& use) {
+    const Link& link = links_.at(use.slot);
+    return link.generation == use.generation && link.has_queue_pair() &&
+           link.sends.done() < use.end;
+  });
+}
+
+void VerbsRail::free_retired() {
+  std::erase_if(retired_, [this](const RetiredSource& source) { return !in_use(source); });
 }
 
 /// A window of the same memory is another region, which somebody else gives back.

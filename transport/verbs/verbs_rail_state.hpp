@@ -99,6 +99,16 @@ class VerbsRail final : public Rail {
     MemoryRegion region;  // null: the device is gone
     int sources = 0;      // how often it was made known as a source; 0: a window
   };
+  /// A source that nobody sends from any more, whose key requests in flight may still have.
+  struct RetiredSource {
+    struct Use {
+      std::uint16_t slot = 0;
+      std::uint32_t generation = 0;
+      std::uint64_t end = 0;  // requests of the link before this one may have the key
+    };
+    MemoryRegion region;
+    std::vector<Use> uses;
+  };
 
   /// Makes a queue pair in its first state, or says why not in errno.
   using MakePair = std::function<ibv_qp*(ibv_qp_init_attr& wanted)>;
@@ -117,6 +127,9 @@ class VerbsRail final : public Rail {
   }
   MemoryRegion register_memory(std::span<const std::byte> memory, int access);
   MemoryRegion register_for_user(std::span<const std::byte> memory, int access);
+  void retire(MemoryRegion region);
+  bool in_use(const RetiredSource& source) const;
+  void free_retired();
   /// The key of a region that holds these bytes, or nothing.
   const std::uint32_t* key_of(const std::byte* from, std::uint32_t bytes) const;
 
@@ -228,6 +241,7 @@ class VerbsRail final : public Rail {
   std::span<std::byte> window_;
   MemoryRegion window_region_;
   std::vector<Region> regions_;
+  std::vector<RetiredSource> retired_;
   PeerTable<Link> links_;  // to those who were connect()ed, or who connected; at(Link::slot)
   // Given up while the port was down, until it is up: see let_go().
   std::vector<ConnectionId> silent_;
