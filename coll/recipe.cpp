@@ -34,8 +34,12 @@ const Algorithm& algorithm_named(const PlanRequest& request,
 // Shorter slices of straight calls would be tokens more than blocks.
 constexpr std::uint64_t kLeastStraightSliceBytes = 64ULL * 1024;
 
-bool are_equal(const std::vector<std::uint64_t>& values) {
-  return std::ranges::adjacent_find(values, std::ranges::not_equal_to()) == values.end();
+/// Every block has as much of the slice at `begin` as of the one at `other`.
+bool cut_alike(const std::vector<std::uint64_t>& blocks, std::uint64_t begin, std::uint64_t other,
+               std::uint64_t bytes) {
+  return std::ranges::all_of(blocks, [=](std::uint64_t block) {
+    return slice_of(block, begin, bytes) == slice_of(block, other, bytes);
+  });
 }
 
 /// What gather, scatter and broadcast have in common: a block of every rank, and a root.
@@ -54,12 +58,10 @@ class RootedRecipe : public Recipe {
     shape_.ports = request.ports;
     shape_.grouping = roster.grouping(1);
     shape_.switches = roster.switches();
-    uniform_ = are_equal(request.bytes);
   }
   std::uint32_t algorithm() const override { return row_; }
   bool are_alike(std::uint64_t begin, std::uint64_t other, std::uint64_t bytes) const override {
-    const std::uint64_t block = shape_.bytes.front();
-    return uniform_ && slice_of(block, begin, bytes) == slice_of(block, other, bytes);
+    return cut_alike(shape_.bytes, begin, other, bytes);
   }
 
  protected:
@@ -73,7 +75,6 @@ class RootedRecipe : public Recipe {
   const Algorithm& algorithm_;
   const std::uint32_t row_;
   const int root_;
-  bool uniform_ = false;
   schedule::Shape shape_;
 };
 
@@ -157,7 +158,8 @@ class AlltoallRecipe final : public Recipe {
   std::uint32_t algorithm() const override { return row_; }
   bool are_alike(std::uint64_t begin, std::uint64_t other, std::uint64_t bytes) const override {
     const std::uint64_t block = shape_.uniform_bytes;
-    return shape_.matrix.empty() && slice_of(block, begin, bytes) == slice_of(block, other, bytes);
+    return slice_of(block, begin, bytes) == slice_of(block, other, bytes) &&
+           cut_alike(shape_.matrix, begin, other, bytes);
   }
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
     const schedule::PairShape shape = slice(begin, bytes);
