@@ -299,6 +299,10 @@ void World::start_engine(const std::vector<Card>& cards) {
   team_.events = this;
   team_.group = &job_->engines;
   team_.wait_policy = shm::WaitPolicy::choose(outnumbered_);
+  if (!team_.wait_policy.has_own_core()) {
+    base::log_info("ranks of this host outnumber its cpus {}: waits yield and do not spin",
+                   cpuset_);
+  }
   model_choice_ = ModelChoice::of(tuning_, options_, roster_, rail_count());
   buffers_ = std::make_shared<BufferTable>(
       job_->gate, fabric_.get(), [this](const BufferTable::Entry& entry) { let_go(entry); },

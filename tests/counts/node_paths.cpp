@@ -84,7 +84,8 @@ class NodePath final : public Path {
   }
 
   std::string name() const override {
-    return name_of(form_) + ", " + std::to_string(ranks_.size()) + " ranks of a node, " +
+    const std::string ranks = ranks_.size() == 1 ? " rank" : " ranks";
+    return name_of(form_) + ", " + std::to_string(ranks_.size()) + ranks + " of a node, " +
            std::to_string(bytes_) + " B";
   }
 
@@ -149,6 +150,9 @@ class NodePath final : public Path {
 }  // namespace
 
 void add_node_paths(Paths& paths) {
+  // What a call takes beyond the exchange: with nobody there is nothing to exchange.
+  const auto alone = std::make_shared<NodeJob>(1);
+  paths.push_back(std::make_unique<NodePath>(alone, 8, Form::Allgather));
   for (const int ranks : {2, 4}) {
     const auto job = std::make_shared<NodeJob>(ranks);
     for (const std::size_t bytes : {8, 64, 1024}) {

@@ -108,6 +108,9 @@ class Words(unittest.TestCase):
         for call in tidy.BANNED_CALLS:
             self.assertTrue(tidy.check_calls("lib/base/a.cpp", f"  {call}(1);\n"), call)
         self.assertTrue(tidy.check_calls("coll/a.cpp", "std::exit(1);\n"))
+        for name in tidy.BANNED_NAMES:
+            self.assertTrue(tidy.check_calls("shm/a.cpp", f"::prctl({name}, -1);\n"), name)
+            self.assertFalse(tidy.check_calls("tests/a.cpp", f"::prctl({name}, 0);\n"), name)
 
     def test_other_call_passes(self):
         others = "snprintf(b, 2, f); _exit(1); app.exit(e);\n"

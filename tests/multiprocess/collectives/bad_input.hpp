@@ -23,6 +23,7 @@ struct Case {
   std::size_t me;
   Bytes send;
   Bytes receive;
+  bool planned = false;  // the calls at places of their own are plans
 
   std::vector<std::size_t> counts(std::size_t each = kBytes) const {
     return std::vector<std::size_t>(ranks, each);

@@ -3,6 +3,7 @@
 #include <new>
 #include <numeric>
 #include <random>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -26,11 +27,12 @@ std::vector<std::size_t> uneven_counts(int ranks, std::size_t most, std::uint64_
 class Grid {
  public:
   Grid(allrail::Communicator& communicator, const Arguments& arguments)
-      : ranks_(communicator.size()), caller_(communicator), arguments_(arguments) {}
+      : ranks_(communicator.size()),
+        caller_(communicator),
+        arguments_(arguments),
+        sample_(arguments) {}
 
   void run() {
-    const std::int64_t every = arguments_.number("every", 1);
-    const std::int64_t first = arguments_.number("first", 0) % every;
     for (const std::string& algorithm : arguments_.texts("algorithms", "smp-direct")) {
       for (const std::int64_t ports : arguments_.numbers("ports", "1")) {
         for (const std::int64_t leaders : arguments_.numbers("leaders", "1")) {
@@ -38,14 +40,17 @@ class Grid {
           options_.ports = static_cast<int>(ports);
           options_.leaders = static_cast<int>(leaders);
           for (const std::int64_t bytes : arguments_.numbers("sizes", "0,1,4096")) {
-            // A sample: every so many points of the grid, from one that the test chooses.
-            if (points_++ % every == first) point(static_cast<std::size_t>(bytes));
+            if (!sample_.next()) continue;
+            sizes_.insert(bytes);
+            point(static_cast<std::size_t>(bytes));
           }
         }
       }
     }
   }
-  std::uint64_t calls() const { return calls_; }
+  std::string text() const {
+    return "calls " + std::to_string(calls_) + " of " + std::to_string(sizes_.size()) + " sizes";
+  }
 
  private:
   void make(Exchange exchange) {
@@ -79,8 +84,9 @@ class Grid {
   Caller caller_;
   const Arguments& arguments_;
   allrail::CallOptions options_;
+  Sample sample_;
+  std::set<std::int64_t> sizes_;  // that calls were made of
   std::uint64_t calls_ = 0;
-  std::int64_t points_ = 0;
 };
 
 /// Random calls that are the same on all ranks.
@@ -156,7 +162,7 @@ int run_grid(const Arguments& arguments) {
   Grid grid(communicator, arguments);
   grid.run();
   communicator.barrier();
-  if (communicator.rank() == 0) say("grid done, calls " + std::to_string(grid.calls()));
+  if (communicator.rank() == 0) say("grid done, " + grid.text());
   return 0;
 }
 

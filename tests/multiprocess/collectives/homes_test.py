@@ -1,4 +1,4 @@
-"""Where ranks stay that outnumber the cpus that they may run on."""
+"""Where ranks stay that outnumber the cpus that they may run on, and that they wait by yielding."""
 
 import os
 import re
@@ -21,6 +21,9 @@ def test_homes():
         said = dict(re.findall(r"rank (\d+).* is at home on cpu (\d+)", result.err))
         told = {str(rank): str(cpus[int(home)]) for rank, home in enumerate(homes)}
         expect(said == told, "%d ranks, %s: %r" % (ranks, setting, said), result)
+        yields = set(re.findall(r"rank (\d+).*: waits yield and do not spin", result.err))
+        expected = set(map(str, range(ranks))) if ranks > len(cpus) else set()
+        expect(yields == expected, "%d ranks on two cpus yield: %s" % (ranks, yields), result)
 
 
 if __name__ == "__main__":

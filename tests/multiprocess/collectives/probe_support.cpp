@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 #include <numeric>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -71,6 +72,8 @@ std::vector<std::int64_t> Arguments::numbers(const std::string& name,
   for (const std::string& word : texts(name, fallback)) result.push_back(std::atoll(word.c_str()));
   return result;
 }
+
+std::uint64_t scattered(std::uint64_t number) { return std::mt19937_64(number)() >> 8; }
 
 double now_seconds() {
   timespec now{};

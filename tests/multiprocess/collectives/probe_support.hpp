@@ -31,6 +31,29 @@ class Arguments {
   std::map<std::string, std::string> values_;
 };
 
+/// Numbers without a pattern, the same on all ranks.
+std::uint64_t scattered(std::uint64_t number);
+
+/// Which points of a grid a test makes calls for: one of every so many in a row (`every`), and
+/// which of them has no pattern, so that no value of an inner loop is left out for ever. Tests that
+/// give `first` 0 to every - 1 have all points.
+class Sample {
+ public:
+  explicit Sample(const Arguments& arguments)
+      : every_(static_cast<std::uint64_t>(arguments.number("every", 1))),
+        first_(static_cast<std::uint64_t>(arguments.number("first", 0))) {}
+  /// Whether the next point is one.
+  bool next() {
+    const std::uint64_t point = points_++;
+    return point % every_ == (scattered(point / every_) + first_) % every_;
+  }
+
+ private:
+  std::uint64_t every_;
+  std::uint64_t first_;
+  std::uint64_t points_ = 0;
+};
+
 /// CLOCK_MONOTONIC, the clock of Python's time.monotonic(): both sides can compare.
 double now_seconds();
 void sleep_seconds(double seconds);

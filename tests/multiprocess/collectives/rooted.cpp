@@ -4,23 +4,33 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "tests/multiprocess/collectives/rooted_caller.hpp"
 
 namespace probe {
+namespace {
+
+/// All by turns, moved on by one after each turn: what comes by turns, too, meets all of them.
+int grid_root(std::uint64_t point, int ranks) {
+  const auto size = static_cast<std::uint64_t>(ranks);
+  return static_cast<int>((point + point / size) % size);
+}
+
+}  // namespace
 
 int run_rooted_grid(const Arguments& arguments) {
   auto communicator = allrail::Communicator::world();
   RootedCaller caller(communicator);
-  const std::int64_t every = arguments.number("every", 1);
-  const std::int64_t first = arguments.number("first", 0) % every;
+  Sample sample(arguments);
   const bool mixed = arguments.number("mixed", 0) != 0;  // every other rank in place
   const bool blocking = arguments.number("blocking", 0) != 0;
   // Empty: all algorithms, and all collectives.
   const std::vector<std::string> only = arguments.texts("algorithms", "");
   const std::vector<std::string> collectives = arguments.texts("collectives", "");
-  std::int64_t points = 0;
-  std::uint64_t calls = 0;
+  std::uint64_t points = 0;
+  std::set<std::int64_t> sizes;  // that calls were made of
+  std::set<int> roots;           // of calls without any of the forms
   for (int kind = 0; kind < static_cast<int>(RootedKind::Last); ++kind) {
     if (!collectives.empty() &&
         std::ranges::find(collectives, kRootedNames[kind]) == collectives.end()) {
@@ -30,27 +40,34 @@ int run_rooted_grid(const Arguments& arguments) {
       if (!only.empty() && std::ranges::find(only, algorithm) == only.end()) continue;
       for (const std::int64_t ports : arguments.numbers("ports", "1,3")) {
         for (const std::int64_t bytes : arguments.numbers("sizes", "0,1,8,100,4096,16385,70000")) {
-          if (points++ % every != first) continue;
+          if (!sample.next()) continue;
+          sizes.insert(bytes);
+          RootedCall call;
+          call.kind = static_cast<RootedKind>(kind);
+          call.bytes = static_cast<std::size_t>(bytes);
+          call.options.algorithm = algorithm;
+          call.options.ports = static_cast<int>(ports);
+          call.options.leaders = static_cast<int>(scattered(points) / 7 % 4);
           for (const bool variant : {false, true}) {
-            RootedCall call;
-            call.kind = static_cast<RootedKind>(kind);
-            call.number = ++calls;
-            call.root = static_cast<int>(calls) % communicator.size();
-            call.bytes = static_cast<std::size_t>(bytes);
-            call.in_place = variant && (!mixed || communicator.rank() % 2 == 0);
-            call.displaced = variant;
-            call.by_plan = variant && !blocking;
-            call.options.algorithm = algorithm;
-            call.options.ports = static_cast<int>(ports);
-            call.options.leaders = static_cast<int>(calls / 2 % 4);  // of both variants
+            call.number = 2 * points + (variant ? 2 : 1);
+            call.root = grid_root(points + (variant ? 1 : 0), communicator.size());
+            const std::uint64_t forms = variant ? 1 + scattered(points) % 7 : 0;
+            call.in_place = (forms & 1) != 0 && (!mixed || communicator.rank() % 2 == 0);
+            call.displaced = (forms & 2) != 0;
+            call.by_plan = (forms & 4) != 0 && !blocking;
+            if (!variant) roots.insert(call.root);
             caller.make(call);
           }
+          ++points;
         }
       }
     }
   }
   communicator.barrier();
-  if (communicator.rank() == 0) say("rooted-grid done, calls " + std::to_string(calls));
+  if (communicator.rank() == 0) {
+    say("rooted-grid done, calls " + std::to_string(2 * points) + " of " +
+        std::to_string(sizes.size()) + " sizes by " + std::to_string(roots.size()) + " roots");
+  }
   return 0;
 }
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from bad_input_test import check_start
-from support import LONG, RUN, check_clean, environment, expect, files, job, main
+from support import LONG, PROBE, RUN, check_clean, environment, expect, files, job, main
 
 INFO = os.path.join(os.path.dirname(RUN), "..", "..", "perf", "allrail-info")
 HOST = socket.gethostname()
@@ -45,7 +45,7 @@ def switch_map(leaf_of, chassis_of=None):
 
 
 def grid(ranks, nodes, text, every=1, env=None, **words):
-    """All calls by topology; within 28 calls of a kind every rank is the root."""
+    """All calls by topology, with every rank as the root of plain calls, too."""
     with folder() as (_, write):
         values = {"algorithms": "topology,topology-direct", "every": 1 if LONG else every, **words}
         result = job(
@@ -57,6 +57,7 @@ def grid(ranks, nodes, text, every=1, env=None, **words):
         )
     what = "%d ranks on nodes %s, %s" % (ranks, nodes, text)
     expect(result.code == 0 and "rooted-grid done" in result.out, what, result)
+    expect("by %d roots" % ranks in result.out, "%s: every root" % what, result)
     return result
 
 
@@ -118,7 +119,7 @@ def test_switches_unknown_host():
     expect(result.code == 0 and "is set there" in result.err, "set on one node", result)
 
 
-def splits(ranks, nodes, columns, text):
+def splits(ranks, nodes, columns, text, env=None):
     """The parts of each rank whose small calls go by topology, and what was warned of."""
     with folder() as (_, write):
         result = job(
@@ -126,7 +127,7 @@ def splits(ranks, nodes, columns, text):
             nodes,
             "split-switches",
             "columns=%d" % columns,
-            env={"ALLRAIL_SWITCH_MAP": write("map.json", text)},
+            env=env or {"ALLRAIL_SWITCH_MAP": write("map.json", text)},
         )
     what = "%d ranks on nodes %s, %s" % (ranks, nodes, text)
     expect(result.code == 0 and "split-switches done" in result.out, what, result)
@@ -156,6 +157,30 @@ def test_switches_of_splits():
     # Who knows nothing hands nothing on, and the job has said so already.
     parts, warnings = splits(4, "4", 4, switch_map((0, 1, 0)))
     expect(not any(parts.values()) and len(warnings) == 1, "%s, %s" % (parts, warnings))
+
+
+def test_switches_from_the_launcher():
+    """A launcher that knows the fabric says where each rank hangs; no map is needed then."""
+    module = os.path.join(os.path.dirname(PROBE), "switch-peers.so")
+    for ranks, nodes, leaf_of, node_of in (
+        (8, "8", (0, 0, 1, 1, 0, 0, 1, 1), range(8)),
+        (8, "cyclic:4", (0, 1, 0, 1), [rank % 4 for rank in range(8)]),
+    ):
+        names = ",".join("leaf%d" % leaf_of[node] for node in node_of)
+        told, warnings = splits(
+            ranks, nodes, 4, names, {"LD_PRELOAD": module, "TEST_SWITCHES": names}
+        )
+        expect(not warnings, "nothing to warn of: %s" % warnings)
+        by_map, _ = splits(ranks, nodes, 4, switch_map(leaf_of))
+        expect(any(told.values()) and told == by_map, "told %s, by a map %s" % (told, by_map))
+        # The last rank is told nothing: that matters where no other one of its node is.
+        some = names[: names.rindex(",")]
+        told, warnings = splits(
+            ranks, nodes, 4, some, {"LD_PRELOAD": module, "TEST_SWITCHES": some}
+        )
+        alone = len(set(node_of)) == ranks
+        expect(told == by_map or alone and not any(told.values()), "without one: %s" % told)
+        expect(len(warnings) == alone, "warnings: %s" % warnings)
 
 
 def test_switches_bad_file():

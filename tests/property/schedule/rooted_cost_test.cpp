@@ -139,6 +139,12 @@ TEST(RootedCost, BruckAlltoallTakesLogSteps) {
     if (n > 1 && is_power(n, ports)) {
       EXPECT_EQ(cost.most_blocks, static_cast<std::size_t>(n / (ports + 1)));
     }
+    // As many as there are numbers of the digits beside the one that a step is about.
+    std::size_t most = 1;
+    for (int step = 1; step < ceil_log(n, ports); ++step) {
+      most *= static_cast<std::size_t>(ports + 1);
+    }
+    EXPECT_LE(cost.most_blocks, most);
   });
 }
 

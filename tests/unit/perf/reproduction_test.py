@@ -324,6 +324,10 @@ class Reproduction(unittest.TestCase):
             for share in SHARES[3:]
         ]
         large = gather["0"][MEBI, "topology"] / gather["0"][MEBI, "binomial"]
+        small = [
+            "%.2f, %.2f and %.2f" % tuple(gather[share][64, name] for share in SHARES[:3])
+            for name in ("topology", "binomial")
+        ]
         quiet = scatter["0"]
         self.check_claims(
             2,
@@ -349,6 +353,7 @@ class Reproduction(unittest.TestCase):
                 "gather of 64 B by `topology-direct` %s, %s and %s"
                 % tuple(gain(gather, "topology-direct", share) for share in SHARES[:3]),
                 "(at 1 MiB %.1f times as long)" % large,
+                "by `topology` 64 B take %s us, by `binomial` %s." % tuple(small),
             ],
         )
 
