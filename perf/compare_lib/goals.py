@@ -3,7 +3,7 @@
 import dataclasses
 
 from .results import Samples
-from .settings import DEFAULT_SIZES, SETTINGS, SIZE_RANGES, format_bytes, parse_sizes
+from .settings import DEFAULT_SIZES, PEERS, SETTINGS, SIZE_RANGES, format_bytes, parse_sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +126,17 @@ def measured_figure(samples: Samples, goal: Goal, setting: str, library: str, si
     return ratio.median if ratio else None
 
 
+def missing_peers(samples: Samples, goal: Goal, setting: str, size: int) -> list[str]:
+    """Who might be the best one, and was not measured."""
+    if goal.of_limit:
+        return []
+    return [
+        f"{peer} of {format_bytes(size)} in {setting}"
+        for peer in SETTINGS[setting].libraries
+        if peer in PEERS and not samples.times(setting, goal.mode, size, peer)
+    ]
+
+
 def judge(samples: Samples, row: GoalRow, goal: Goal, low: int, high: int) -> Outcome:
     """One cell: every size of the range in every setting of the row."""
     found, missing = [], []
@@ -138,6 +149,7 @@ def judge(samples: Samples, row: GoalRow, goal: Goal, low: int, high: int) -> Ou
             if figure is None:
                 missing.append(f"{format_bytes(size)} in {setting}")
             else:
+                missing += missing_peers(samples, goal, setting, size)
                 found.append((figure / goal.least_for(size), figure, size, setting))
     if not found:
         return Outcome(goal, None, missing=tuple(missing))

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from .settings import BARE, MEMORY_OF, Setting
+from .settings import BARE, MEMORY_OF, TOLD, Setting
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLUSTER = str(ROOT / "tests/lab/cluster")
@@ -88,10 +88,13 @@ def environment_of(library: str, setting: Setting) -> dict[str, str]:
     """The peers' best settings for these rails, as far as they are known; ours needs none."""
     many_hosts = setting.hosts > 1
     found: dict[str, str] = {}
-    if library == "openmpi-ob1":
+    if library in ("openmpi-ob1", TOLD):
         found = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm" + ",tcp" * many_hosts}
         if many_hosts:
             found["OMPI_MCA_btl_tcp_if_include"] = "10.77.0.0/16"
+        if library == TOLD:
+            for rail, rate in zip(RAILS.split(","), setting.rates):
+                found[f"OMPI_MCA_btl_tcp_bandwidth_{rail}"] = str(rate)
     elif library == "openmpi-ucx":
         # Without `any` twice its component refuses transports that are no InfiniBand.
         found = {"OMPI_MCA_pml": "ucx"}

@@ -18,6 +18,7 @@ COLORS = {
     "allrail-buffer": "#2a9d8f",
     "allrail-node": "#6a3d9a",
     "openmpi-ob1": "#d1495b",
+    "openmpi-told": "#8f2d56",
     "openmpi-ucx": "#edae49",
     "mpich": "#8d6e63",
     "bare": "#9e9e9e",

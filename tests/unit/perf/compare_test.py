@@ -39,6 +39,15 @@ def sample(library, times, size=8, setting="node2", mode="isolated", slowest=Non
     ]
 
 
+def sample_peers(times, size=8, setting="node2", mode="isolated"):
+    """MPICH as told, and the other peers slower."""
+    found = sample("mpich", times, size, setting, mode)
+    for library in settings.SETTINGS[setting].libraries:
+        if library in settings.PEERS and library != "mpich":
+            found += sample(library, [2 * time for time in times], size, setting, mode)
+    return found
+
+
 def document(samples, failed=()):
     return {
         "context": {
@@ -114,7 +123,7 @@ class Goals(unittest.TestCase):
         found = []
         for size in (size for size in ALL_SIZES if size <= 1024):
             found += sample("allrail", [1, 1, 1], size)
-            found += sample("mpich", [slow if size == slow_at else fast] * 3, size)
+            found += sample_peers([slow if size == slow_at else fast] * 3, size)
         return found
 
     def test_worst_size_decides(self):
@@ -133,15 +142,25 @@ class Goals(unittest.TestCase):
         self.assertIs(outcome_of(failing, self.PRIVATE, 0).reached, False)
         self.assertIsNone(outcome_of([], self.PRIVATE, 0).reached)
 
+    def test_a_missing_peer_is_not_beaten_silently(self):
+        samples = [
+            one
+            for one in self.small(8, 2.0)
+            if (one["library"], one["bytes_per_rank"]) != ("openmpi-ucx", 256)
+        ]
+        outcome = outcome_of(samples, self.PRIVATE, 0)
+        self.assertIsNone(outcome.reached)
+        self.assertEqual(outcome.missing, ("openmpi-ucx of 256 B in node2",))
+
     def test_a_size_may_have_its_own_goal(self):
         title = "8 ranks on 2 cores, `NodeBuffer`"
         times = {4096: 4.5, 16384: 6.5, 65536: 6.1}
         samples = []
         for size, time in times.items():
             samples += sample("allrail-node", [1], size, "node8")
-            samples += sample("openmpi-ob1", [time], size, "node8")
+            samples += sample_peers([time], size, "node8")
         self.assertIs(outcome_of(samples, title, 1).reached, True)
-        samples += sample("openmpi-ob1", [5.9], 16384, "node8")
+        samples += sample("mpich", [5.9], 16384, "node8")
         outcome = outcome_of(samples, title, 1)
         self.assertEqual((outcome.reached, outcome.size), (False, 16384))
 
@@ -154,7 +173,7 @@ class Goals(unittest.TestCase):
                 for mode, peer in (("isolated", 0.5), ("streaming", 1.1)):
                     share = 0.95 if name == "shaped-x1" else 0.94
                     samples += sample("allrail", [limit / share], size, name, mode)
-                    samples += sample("mpich", [limit / share * peer], size, name, mode)
+                    samples += sample_peers([limit / share * peer], size, name, mode)
         self.assertIs(outcome_of(samples, self.SHAPED, 1).reached, True)
         outcome = outcome_of(samples, self.SHAPED, 2)
         self.assertIs(outcome.reached, True)
@@ -410,7 +429,8 @@ class Launches(unittest.TestCase):
 
     def test_kinds_of_memory_are_those_of_allgathers(self):
         launches = run.plan_launches(self.plan(collective="gather"), NODE2, 0, set())
-        self.assertEqual({one.library for one in launches}, {"allrail", *settings.PEERS})
+        peers_there = set(settings.PEERS) - {settings.TOLD}
+        self.assertEqual({one.library for one in launches}, {"allrail"} | peers_there)
 
     def test_iterations_may_be_told(self):
         launches = run.plan_launches(self.plan(iterations=7), NODE2, 0, set())
@@ -419,7 +439,7 @@ class Launches(unittest.TestCase):
 
     def test_both_paths_of_open_mpi_are_measured_on_one_node(self):
         for setting in (NODE2, NODE8):
-            self.assertLessEqual(set(settings.PEERS), set(setting.libraries))
+            self.assertLessEqual({"openmpi-ob1", "openmpi-ucx"}, set(setting.libraries))
         with mock.patch("os.sched_getaffinity", return_value={0, 1}):
             words = peers.start_words("openmpi-ucx", NODE2)
         self.assertEqual(
@@ -459,6 +479,17 @@ class Launches(unittest.TestCase):
             words = peers.cluster_words(settings.SETTINGS[name], 60, ["script"])
             first, second = (f"{rate}mbit" for rate in rates.split())
             self.assertIn(f"--rate {first} --rate1 {second} --burst 256k", " ".join(words), name)
+
+    def test_open_mpi_is_told_of_rails_that_differ(self):
+        for name, setting in settings.SETTINGS.items():
+            is_unequal = setting.rates is not None and len(set(setting.rates)) > 1
+            self.assertEqual(settings.TOLD in setting.libraries, is_unequal, name)
+        words = " ".join(peers.start_words(settings.TOLD, settings.SETTINGS["unequal-x2"]))
+        self.assertIn("-x OMPI_MCA_pml=ob1", words)
+        for rail, rate in (("eth0", 500), ("eth1", 250)):
+            self.assertIn(f"-x OMPI_MCA_btl_tcp_bandwidth_{rail}={rate}", words)
+        untold = peers.start_words("openmpi-ob1", settings.SETTINGS["unequal-x2"])
+        self.assertNotIn("bandwidth", " ".join(untold))
 
     def test_five_repetitions_unless_said(self):
         path = str(ROOT / "perf/compare")
