@@ -19,6 +19,12 @@ inline constexpr std::uint64_t kBufferThresholdBytes = 512ULL * 1024;
 /// For blocks of an alltoall between nodes of one rank; half of it where nodes have several
 /// (alltoall::goes_straight()). Measured over TCP rails: docs/algorithms.md, "Alltoall".
 inline constexpr std::uint64_t kAlltoallThresholdBytes = 512ULL * 1024;
+/// Where rails were seen to be slow processors have time for copies, and the ready tokens of the
+/// next call stand behind the data of this one. Measured: docs/decisions/0025.
+inline constexpr std::uint64_t kSlowAlltoallThresholdBytes = 1024ULL * 1024;
+constexpr std::uint64_t alltoall_threshold_bytes(transport::Pace pace) noexcept {
+  return pace == transport::Pace::Slow ? kSlowAlltoallThresholdBytes : kAlltoallThresholdBytes;
+}
 /// For blocks of a gather or scatter. Measured over TCP rails:
 /// docs/algorithms.md, "Gather, scatter, broadcast".
 inline constexpr std::uint64_t kRootedThresholdBytes = 1024ULL * 1024;

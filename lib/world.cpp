@@ -58,6 +58,14 @@ coll::PlanRequest World::request_of(const PlanKey& key) const {
   return request;
 }
 
+coll::PlanRequest World::request_or_die(const PlanKey& key) {
+  try {
+    return request_of(key);
+  } catch (const std::bad_alloc&) {
+    die_without_memory();
+  }
+}
+
 coll::Selection World::choose(const coll::PlanRequest& request, const CallOptions& options,
                               transport::Pace pace) const {
   return select_for(request.operation, roster_, rail_count(), choosers(pace),
@@ -92,18 +100,23 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
           geometry_.most_in_small_ring(), reader_ ? single_copy_threshold_bytes_ : UINT64_MAX,
           reads_buffers_ ? coll::kMappedThresholdBytes : UINT64_MAX,
           options_.broadcast_segment_bytes, shares_cores_ ? coll::kOnceBytes : 0, shares_cores_,
-          fabric_ != nullptr, coll::kAlltoallThresholdBytes, coll::kRootedThresholdBytes});
+          fabric_ != nullptr, coll::alltoall_threshold_bytes(pace), coll::kRootedThresholdBytes});
 }
 
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
   PlanCache& plans = this->plans();
   if (const coll::CallPlan* known = plans.find(key)) return *known;
-  return plans.keep(key, make_connected_plan(key, options));
+  std::unique_ptr<coll::CallPlan> plan = make_connected_plan(key, options);
+  try {
+    return plans.keep(key, std::move(plan));
+  } catch (const std::bad_alloc&) {
+    die_without_memory();
+  }
 }
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(const PlanKey& key,
                                                            const CallOptions& options) {
-  return make_connected_plan(request_of(key), options, pace());
+  return make_connected_plan(request_or_die(key), options, pace());
 }
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(coll::PlanRequest request,
@@ -145,8 +158,7 @@ void World::reject(const std::string& text) {
 
 void World::run(const coll::CallPlan& plan, const coll::Buffers& buffers,
                 const CallOptions& options) {
-  const auto timeout = options.timeout.count() > 0 ? options.timeout : options_.timeout;
-  engine_->run(plan, buffers, deadline_of(timeout));
+  engine_->run(plan, buffers, deadline_of(options));
 }
 
 coll::MemoryKind World::kind_of(std::span<const std::byte> receive) const noexcept {

@@ -208,6 +208,9 @@ class World final : public coll::TeamEvents {
   static base::Deadline deadline_of(std::chrono::milliseconds timeout) {
     return timeout.count() > 0 ? base::Deadline::after(timeout) : base::Deadline::never();
   }
+  base::Deadline deadline_of(const CallOptions& options) const {
+    return deadline_of(options.timeout.count() > 0 ? options.timeout : options_.timeout);
+  }
   /// A Buffer ends: plans that run with it are ended as if they were destroyed.
   void let_go(const BufferTable::Entry& entry) noexcept;
   Choosers choosers(transport::Pace pace) const {
@@ -225,6 +228,7 @@ class World final : public coll::TeamEvents {
   /// The others are told, so that they do not wait for this rank.
   [[noreturn]] void die_without_memory();
   coll::PlanRequest request_of(const PlanKey& key) const;
+  coll::PlanRequest request_or_die(const PlanKey& key);
   coll::Selection choose(const coll::PlanRequest& request, const CallOptions& options,
                          transport::Pace pace) const;
   std::unique_ptr<coll::CallPlan> make_plan(coll::PlanRequest request, const CallOptions& options,

@@ -49,13 +49,17 @@ std::shared_ptr<UserPlan> World::plan_barrier(const CallOptions& options) {
 /// one: so what is known of the rails counts when it is started.
 std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
                                                 const CallOptions& options) {
-  const coll::PlanRequest request = request_of(key);
+  const coll::PlanRequest request = request_or_die(key);
   using transport::Pace;
   auto plan =
       make_user_plan(make_connected_plan(request, options, Pace::Unknown), buffers, options);
   const auto usual = choose(request, options, Pace::Unknown);
   for (const Pace pace : {Pace::Slow, Pace::Fast}) {
-    if (choose(request, options, pace).algorithm == usual.algorithm) continue;
+    // A straight alltoall may be copied where rails are slow.
+    const bool may_be_copied =
+        request.operation == coll::Operation::Alltoall && plan->plan->zero_copy();
+    const bool is_same = choose(request, options, pace).algorithm == usual.algorithm;
+    if (is_same && !(may_be_copied && pace == Pace::Slow)) continue;
     // Its peers are met when it is started for the first time, if ever.
     auto& other = plan->at_pace[static_cast<std::size_t>(pace)];
     try {

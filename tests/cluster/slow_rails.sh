@@ -5,7 +5,7 @@
 prun -n 4 /build/perf/allrail-bench broadcast --sizes 2K:2K --mode streaming --iterations 600 \
   --json /tmp/result.json >/tmp/output 2>&1 || { cat /tmp/output; exit 1; }
 prun -n 4 /build/tests/multiprocess/collectives/collective-probe pace bytes=20000 calls=150 \
-  >/tmp/pace 2>&1 && grep -q 'pace done, in the end by smp-chain' /tmp/pace ||
+  >/tmp/pace 2>&1 && grep -q 'pace done, in the end by smp-chain, alltoalls copied' /tmp/pace ||
   { cat /tmp/pace; exit 1; }
 python3 - <<'END' || { cat /tmp/output; exit 1; }
 import json

@@ -2,11 +2,42 @@
 // of what others call without one: pace.
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "lib/diagnostics.hpp"
 #include "tests/multiprocess/collectives/probe_support.hpp"
 
 namespace probe {
+
+/// Whether alltoalls of 512 KiB register user memory: a call, and one by a plan.
+bool goes_straight(allrail::Communicator& communicator) {
+  const std::size_t block = 512 << 10;
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<unsigned char> send(block * ranks);
+  std::vector<unsigned char> receive(send.size());
+  const auto call = [&](std::uint64_t number, auto&& exchange) {
+    const auto me = static_cast<std::size_t>(communicator.rank());
+    const std::uint64_t before = registrations(communicator);
+    for (std::size_t to = 0; to < ranks; ++to) {
+      fill_pattern(std::span(send).subspan(to * block, block), communicator.rank(), number + to);
+    }
+    exchange();
+    for (std::size_t from = 0; from < ranks; ++from) {
+      const auto received = std::span(receive).subspan(from * block, block);
+      if (find_wrong_byte(received, static_cast<int>(from), number + me) < 0) continue;
+      throw WrongBytes("wrong byte from rank " + std::to_string(from) + " in an alltoall");
+    }
+    return registrations(communicator) != before;
+  };
+  allrail::Plan plan = communicator.plan_alltoall(send, receive);
+  const bool of_call = call(100, [&] { communicator.alltoall(send, receive); });
+  const bool of_plan = call(200, [&] {
+    plan.start();
+    plan.wait();
+  });
+  if (of_call != of_plan) throw WrongBytes("a plan goes another way than a call");
+  return of_call;
+}
 
 /// A broadcast and a barrier in turn. Even ranks make their plan before all calls, odd ones half
 /// way; without one they make the same call.
@@ -36,7 +67,11 @@ int run_pace(const Arguments& arguments) {
     communicator.barrier();
   }
   const auto choice = allrail::diagnostics::choose(communicator, "broadcast", data.size());
-  if (me == 0) say("pace done, in the end by " + choice.algorithm);
+  const bool is_straight = goes_straight(communicator);
+  if (me == 0) {
+    say("pace done, in the end by " + choice.algorithm + ", alltoalls " +
+        (is_straight ? "straight" : "copied"));
+  }
   return 0;
 }
 
