@@ -87,6 +87,10 @@ class AllgatherRecipe final : public Recipe {
       way_ = Way::ThroughSlots;
       copies_because_of_limit_ = true;
     }
+    // The tokens of many nodes may need more than a slot has.
+    if (zero_copy() && slot_bytes(0) > limits.large_slot_bytes) {
+      way_ = way_ == Way::Straight ? Way::ThroughSlots : Way::ThroughSlotsToNodes;
+    }
     part_slot(limits);
   }
 

@@ -29,6 +29,8 @@ constexpr std::uint64_t kQuietBytes = 32768;
 // wait for that, and in most waits nobody does. A look takes longer where others want the core.
 constexpr int kLooksUntilAcknowledged = 32;
 constexpr int kLooksOnSharedCore = 8;
+// Looks that moved something until the clock is asked.
+constexpr std::uint32_t kMovesPerCheck = 256;
 
 }  // namespace
 
@@ -120,6 +122,7 @@ void Engine::wait_for(const CallRun& call) {
   // Ranks of another communicator may wait there for a call that this rank has started, and these
   // for them.
   const bool others = team_.group != nullptr && team_.group->others_in_flight(*this);
+  std::uint32_t moves = 0;
   for (;;) {
     // Every slice is a wait of its own.
     const std::uint64_t slices_ended = slices_ended_;
@@ -140,16 +143,17 @@ void Engine::wait_for(const CallRun& call) {
       if (rails) note_look(moved);
       if (moved) {
         backoff.restart();
-        continue;
+        // Also while bytes come the time may be over, or a rank be dead that another call awaits.
+        if (++moves % kMovesPerCheck != 0) continue;
       }
-      const bool tired = backoff.pause();
-      if (!tired && !backoff.slow_check_due()) continue;
+      const bool tired = !moved && backoff.pause();
+      if (!tired && !moved && !backoff.slow_check_due()) continue;
       if (waiting_since_ns_ == 0) {
         waiting_since_ns_ = base::now_ns();
         // Most waits end before: they cost no word of what is done.
         next_slow_check_ns_ = waiting_since_ns_ + team_.slow_check_ns;
       }
-      if (slow_checks() && team_.group != nullptr && !others) check_mutual_wait();
+      if (slow_checks() && team_.group != nullptr && !others && !moved) check_mutual_wait();
       if (tired) sleep(rails, others);
     }
   }
@@ -283,8 +287,9 @@ void Engine::drain(std::chrono::milliseconds patience) noexcept {
 }
 
 void Engine::idle_progress() {
-  if (team_.fabric == nullptr || dead_) return;
+  if (dead_) return;
   if (front_ == nullptr) {
+    if (team_.fabric == nullptr) return;
     team_.fabric->progress();
     team_.fabric->flush_acknowledgements();
     done_counts_.refresh_mine();

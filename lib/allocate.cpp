@@ -3,6 +3,7 @@
 // theirs.
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <vector>
 
 #include <fmt/format.h>
@@ -148,6 +149,8 @@ class World::Allocation {
       // Who found that the job has ended takes the name of the memory away: that is the cause then.
       world_.engine_->throw_if_dead();
       fail(error.what());
+    } catch (const std::bad_alloc&) {
+      fail("no memory is left");
     }
   }
 

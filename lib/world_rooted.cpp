@@ -223,10 +223,11 @@ void World::call(const CollectiveCall& call, const CallOptions& options) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
+    // Of the exchange of counts and of that of blocks together.
+    const base::Deadline deadline = deadline_of(options);
     // Counts differ from call to call as a rule, so the plan is not kept.
     const auto plan = make_alltoallv_plan(call, options);
-    run(*plan, plain_buffers(call), options);
-    return;
+    return engine_->run(*plan, plain_buffers(call), deadline);
   }
   Ready found = ready(call, options);
   const coll::CallPlan& plan = plan_for(found.key, options);

@@ -230,6 +230,23 @@ const Table& deadly() {
   return kTable;
 }
 
+/// The odd rank is late twice, each time for less than the call may take.
+void late_twice(Case& c) {
+  CallOptions options;
+  options.timeout = c.timeout;
+  c.with(options);
+  if (c.odd) {
+    sleep_seconds(c.late_s);
+    Plan plan = c.plan();
+    sleep_seconds(c.late_s);
+    plan.start();
+    plan.wait();
+  } else {
+    c.buffers->call(*c.communicator);
+  }
+  c.communicator->barrier();
+}
+
 /// Some rank never starts what the others started.
 const Table& stuck() {
   static const Table kTable = {
@@ -250,6 +267,7 @@ const Table& stuck() {
          c.buffers->call(*c.communicator);
          c.communicator->barrier();
        }},
+      {"timeout-of-both-exchanges", late_twice},
       {"timeout-in-wait",
        [](Case& c) {
          CallOptions options;

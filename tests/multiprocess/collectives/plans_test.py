@@ -256,6 +256,15 @@ def test_late_in_every_collective():
                 expect(word in one.text, "%s: %s" % (word, what), result)
 
 
+def test_timeout_of_two_exchanges():
+    """Of an alltoallv the timeout is that of the exchange of counts and of the blocks together."""
+    words = ("kind=stuck", "case=timeout-of-both-exchanges", "collective=alltoallv")
+    result = job(3, "2+1", "plan-misuse", *words, "timeout_ms=4000", "late=2.8", limit=40)
+    for rank, one in reports(result, 3).items():
+        if rank != 1:
+            expect(one.code == "timeout", "rank %d: %r" % (rank, one), result)
+
+
 def test_made_at_different_times():
     """Making a plan is local: before and after the ranks learn that their rails are fast, as they
     do here if the machine lets them, and beside ranks that make the same call without a plan."""

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,9 +27,10 @@ struct RailUse {
   int flushes = 0;     // of acknowledgements
   int unanswered = 0;  // flushes of those that nothing answers
   int polls = 0;
-  int polls_until_flush = -1;  // before the first of them
-  bool holds_back = false;     // nothing that is posted has left
-  bool is_stuck = false;       // and never does, for all that is known
+  int polls_until_flush = -1;                          // before the first of them
+  bool holds_back = false;                             // nothing that is posted has left
+  bool is_stuck = false;                               // and never does, for all that is known
+  const std::atomic<bool>* finds_something = nullptr;  // at each look, as long as it is true
 };
 
 class CountingRail final : public transport::Rail {
@@ -82,11 +84,11 @@ class CountingRail final : public transport::Rail {
   void submit() override { rail_->submit(); }
   bool poll(transport::RailEvents& events) override {
     ++use_.polls;
-    return rail_->poll(events);
+    return rail_->poll(events) || finds_something();
   }
   bool poll_peer(transport::RailEvents& events, int peer) override {
     ++use_.polls;
-    return rail_->poll_peer(events, peer);
+    return rail_->poll_peer(events, peer) || finds_something();
   }
   bool flushed() const override { return !use_.is_stuck && rail_->flushed(); }
   void flush_acknowledgements() override {
@@ -102,6 +104,7 @@ class CountingRail final : public transport::Rail {
   void prepare_sleep() override { rail_->prepare_sleep(); }
 
  private:
+  bool finds_something() const { return use_.finds_something != nullptr && *use_.finds_something; }
   void add(std::uint64_t bytes) {
     if (use_.refuse) throw Error(Code::ResourceLimit, "this rail registers nothing");
     ++use_.held;

@@ -120,6 +120,15 @@ TEST_F(EngineGroups, GoOnWithCallsOfOthersBehindACallThatNeedNotWait) {
   EXPECT_EQ(other(0).run.state, CallRun::State::Ended);
 }
 
+// The rank computes, and its helper sees to all of its communicators: also to one without rails.
+TEST_F(EngineGroups, GoOnWithCallsWhileTheRankComputes) {
+  other(0).engine->start(other(0).run);
+  other(1).engine->start(other(1).run);
+  EXPECT_EQ(other(0).run.state, CallRun::State::InFlight);
+  groups_[0].idle_progress();
+  EXPECT_EQ(other(0).run.state, CallRun::State::Ended);
+}
+
 TEST_F(EngineGroups, GoOnWithCallsOfOthersInAWait) {
   // Rank 1 comes to the call that rank 0 waits in only when the other one has ended.
   other(0).engine->start(other(0).run);

@@ -1,8 +1,10 @@
 // A rank that waits for longer than most: what it has received and not acknowledged may be what
 // holds up those for whom it waits.
+#include <atomic>
 #include <chrono>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -11,6 +13,8 @@
 
 namespace allrail::coll {
 namespace {
+
+using namespace std::chrono_literals;
 
 /// Two nodes of one rank, with links and the plan of a call that only rank 0 makes.
 class LongWait : public ::testing::Test {
@@ -65,6 +69,22 @@ TEST_F(LongWait, AcknowledgesLongBeforeItSleeps) {
   if (use.polls <= 60) GTEST_SKIP() << "others had the cores: it looked " << use.polls << " times";
   EXPECT_GE(use.polls_until_flush, 0);
   EXPECT_LE(use.polls_until_flush, 40);
+}
+
+// Whatever else moves over the rails meanwhile, such as another call of many bytes.
+TEST_F(LongWait, EndsInTimeWhileBytesKeepComing) {
+  make_plans();
+  std::atomic<bool> moves = true;
+  ranks_[0]->registrations.finds_something = &moves;
+  std::atomic<bool> ended = false;
+  std::thread gives_up([&] {
+    for (int i = 0; i < 1000 && !ended; ++i) std::this_thread::sleep_for(10ms);
+    if (!ended) moves = false;
+  });
+  wait_in_vain(100ms);
+  ended = true;
+  gives_up.join();
+  EXPECT_TRUE(moves) << "it ended only when nothing moved any more";
 }
 
 TEST_F(LongWait, WarnsOnceForWhomItWaits) {

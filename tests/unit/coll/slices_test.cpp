@@ -1,6 +1,7 @@
 // Results of many slices: which of them have a schedule in common.
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -57,6 +58,23 @@ TEST_P(Slices, ShareTheirSchedulesWhereCountsDiffer) {
       ASSERT_EQ(plan.schedule(i)->slot_bytes, wanted.slot_bytes) << "slice " << i;
     }
     EXPECT_LE(kept.size(), 4U) << "all, the end of the shorter blocks, the others, the end";
+  }
+}
+
+// 700 nodes have tokens for more than a slot of little node memory has.
+TEST(Tokens, ThatDoNotFitIntoASlotLeaveBlocksToSlots) {
+  std::vector<int> node_of(700);
+  std::iota(node_of.begin(), node_of.end(), 0);
+  const Roster roster(schedule::NodeMap(node_of), 0);
+  PlanRequest request;
+  request.algorithm = "ring";
+  request.bytes.assign(node_of.size(), kBlock);
+  for (std::uint64_t i = 0; i < node_of.size(); ++i) request.receive_offsets.push_back(i * kBlock);
+  for (const std::uint64_t slot_bytes : {152 << 10, 256 << 10}) {
+    const CallPlan plan(request, roster,
+                        PlanLimits{.large_slot_bytes = slot_bytes, .zero_copy_threshold_bytes = 1});
+    EXPECT_EQ(plan.zero_copy(), slot_bytes == 256 << 10);
+    EXPECT_EQ(plan.slices() > 1, !plan.zero_copy());
   }
 }
 
