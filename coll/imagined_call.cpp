@@ -109,6 +109,13 @@ ImaginedSchedules::ImaginedSchedules(ImaginedCall call, schedule::NodeMap map,
   }
 }
 
+int ImaginedSchedules::root() const {
+  const bool has_root = call_.operation == Operation::Gather ||
+                        call_.operation == Operation::Scatter ||
+                        call_.operation == Operation::Broadcast;
+  return has_root ? call_.root : -1;
+}
+
 schedule::Schedule ImaginedSchedules::of(int rank) const {
   switch (call_.operation) {
     case Operation::Gather:

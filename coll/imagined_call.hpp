@@ -34,6 +34,8 @@ class ImaginedSchedules {
 
   const schedule::NodeMap& map() const { return shape_.map; }
   schedule::Schedule of(int rank) const;
+  /// -1: the collective has none.
+  int root() const;
   /// Whether nodes are its participants, so that its node phase has a closed form.
   bool is_over_nodes() const { return is_over_nodes_; }
   /// One rank stands for several: never straight, and in the order of a node with several.

@@ -197,6 +197,43 @@ std::vector<int> imagine_nodes(int ranks, const std::string& spec) {
   return virtual_nodes(spec, ranks);
 }
 
+namespace {
+
+/// What a rank sends over its rails in all slices, and in how many rounds.
+struct RailUse {
+  std::uint64_t bytes = 0;
+  std::uint64_t rounds = 0;
+};
+
+RailUse rail_use(const schedule::Schedule& schedule, const schedule::NodeMap& map, int rank) {
+  RailUse use;
+  int round = -1;
+  for (const schedule::Step& step : schedule.steps) {
+    if (step.kind != schedule::StepKind::Put || map.node_of[static_cast<std::size_t>(step.peer)] ==
+                                                    map.node_of[static_cast<std::size_t>(rank)]) {
+      continue;
+    }
+    use.rounds += step.round != round ? 1 : 0;
+    round = step.round;
+    use.bytes += step.bytes;
+  }
+  return use;
+}
+
+RailUse rail_use(const coll::CallPlan& plan, const schedule::NodeMap& map, int rank) {
+  const RailUse first = rail_use(plan.first(), map, rank);
+  RailUse all = first;
+  for (std::uint64_t slice = 1; slice < plan.slices(); ++slice) {
+    const auto schedule = plan.schedule(slice);
+    const RailUse one = schedule.get() == &plan.first() ? first : rail_use(*schedule, map, rank);
+    all.bytes += one.bytes;
+    all.rounds += one.rounds;
+  }
+  return all;
+}
+
+}  // namespace
+
 Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, int rank, int rails,
                     const CallOptions& options, const Options& settings, double startup_us,
                     double rate_bytes_per_us) {
@@ -229,6 +266,7 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   }
   request.send_offsets = request.receive_offsets;
   coll::PlanLimits limits{geometry.large_slot_bytes, coll::kZeroCopyThresholdBytes};
+  limits.small_slot_bytes = geometry.most_in_small_ring();
   limits.segment_bytes = settings.broadcast_segment_bytes;
   limits.alltoall_threshold_bytes = coll::kAlltoallThresholdBytes;
   limits.rooted_threshold_bytes = coll::kRootedThresholdBytes;
@@ -243,8 +281,6 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
   explanation.slot_bytes = plan.slot_bytes();
   explanation.slices = plan.slices();
   explanation.zero_copy = plan.zero_copy();
-  std::uint64_t round_bytes = 0;
-  int round = -1;
   for (const schedule::Step& step : plan.first().steps) {
     explanation.steps.push_back(describe_step(step));
     if (step.kind == schedule::StepKind::Once) {
@@ -252,18 +288,13 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
         explanation.steps.push_back("  " + describe_step(copy));
       }
     }
-    if (step.kind != schedule::StepKind::Put || map.node_of[static_cast<std::size_t>(step.peer)] ==
-                                                    map.node_of[static_cast<std::size_t>(rank)]) {
-      continue;
-    }
-    if (step.round != round) explanation.cost_us += startup_us;
-    round = step.round;
-    round_bytes += step.bytes;
+    explanation.reads_peers |= step.kind == schedule::StepKind::Read;
   }
+  const RailUse use = rail_use(plan, map, rank);
   // Hockney: a start-up per round, and the bytes that this rank sends over all its rails together.
-  explanation.bytes_sent = round_bytes * plan.slices();
-  explanation.cost_us = (explanation.cost_us * static_cast<double>(plan.slices())) +
-                        static_cast<double>(explanation.bytes_sent) / rate_bytes_per_us;
+  explanation.bytes_sent = use.bytes;
+  explanation.cost_us = static_cast<double>(use.rounds) * startup_us +
+                        static_cast<double>(use.bytes) / rate_bytes_per_us;
   return explanation;
 }
 

@@ -112,8 +112,9 @@ class Simulator {
     if (call.nodes < 1 || call.ranks_per_node < 1 || call.nodes > kMostNodes ||
         ranks_ > kMostNodes * schedule::kMostLanes * 4 || call.root < 0 || call.root >= ranks_) {
       base::fail(Code::InvalidArgument,
-                 "a job of {} nodes with {} ranks each and root {} cannot be simulated", call.nodes,
-                 call.ranks_per_node, call.root);
+                 "a job of {} ranks on {} nodes and root {} cannot be simulated", ranks_,
+                 call.node_of.empty() ? call.nodes : schedule::NodeMap(call.node_of).nodes(),
+                 call.root);
     }
   }
 
@@ -180,8 +181,9 @@ class Simulator {
   /// Of every node, as the model has them.
   std::shared_ptr<const schedule::Switches> leaves(int nodes) const {
     const std::vector<int>& sizes = model_.switches.leaf_nodes;
-    if (sizes.empty()) return nullptr;
     schedule::Switches switches;
+    switches.leaf_of = call_.leaf_of;
+    if (sizes.empty() && switches.leaf_of.empty()) return nullptr;
     for (int leaf = 0; static_cast<int>(switches.leaf_of.size()) < nodes; ++leaf) {
       const int size = sizes[std::min(static_cast<std::size_t>(leaf), sizes.size() - 1)];
       for (int node = 0; node < size && static_cast<int>(switches.leaf_of.size()) < nodes; ++node) {
@@ -194,7 +196,8 @@ class Simulator {
   void note(const coll::ImaginedSchedules& schedules, const schedule::NodePhase& phase,
             SimulatedCall& result) const {
     const auto simulation = schedule::simulate(
-        schedules.map(), [&](int rank) { return schedules.of(rank); }, model_, phase, limits_);
+        schedules.map(), [&](int rank) { return schedules.of(rank); }, model_, schedules.root(),
+        phase, limits_);
     result.time_us = simulation.seconds / kMicro;
     result.ranks_evaluated = simulation.ranks_evaluated;
     const bool leads = schedules.map().ranks() != ranks_;

@@ -47,6 +47,7 @@ struct ImaginedJobCall {
   int nodes = 1;
   int ranks_per_node = 1;
   std::vector<int> node_of;
+  std::vector<int> leaf_of;  // the leaf switch of every node; empty: as the model has them
 };
 
 struct SimulatedCall {

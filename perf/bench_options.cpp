@@ -31,10 +31,12 @@ std::uint64_t size_of(const std::string& text) {
 }
 
 std::vector<std::string> algorithms_named(const std::string& text, const std::string& what) {
-  if (text.empty()) {
-    base::fail(Code::InvalidArgument, "--algorithm '' names none; take auto, all, or see --list");
+  const auto given = base::split(text, ',');
+  if (text.empty() || std::ranges::find(given, "") != given.end()) {
+    base::fail(Code::InvalidArgument, "--algorithm '{}' names none; take auto, all, or see --list",
+               text);
   }
-  if (text != "all") return base::split(text, ',');
+  if (text != "all") return given;
   std::vector<std::string> names;
   for (const auto& algorithm : diagnostics::algorithms_of(what)) names.push_back(algorithm.name);
   return names;

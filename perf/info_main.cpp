@@ -127,23 +127,42 @@ void print_algorithms() {
   }
 }
 
+/// By node; empty where they are not known.
+std::vector<int> leaf_of_nodes(const std::vector<diagnostics::LeafInfo>& leaves) {
+  std::vector<int> leaf_of;
+  for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+    for (const int node : leaves[leaf].nodes) {
+      leaf_of.resize(std::max(leaf_of.size(), static_cast<std::size_t>(node) + 1));
+      leaf_of[static_cast<std::size_t>(node)] = static_cast<int>(leaf);
+    }
+  }
+  return leaf_of;
+}
+
+/// Of a file, with the rails and settings of the job as for the choice, or of the command line.
+diagnostics::CostModel cost_model(const InfoOptions& info, const Options& options,
+                                  const std::optional<diagnostics::CostModel>& of_tuning) {
+  diagnostics::CostModel model;
+  const auto rails = static_cast<std::size_t>(info.rails);
+  if (!info.model_file.empty() || of_tuning) {
+    model = info.model_file.empty() ? *of_tuning : read_model(info.model_file);
+    const double last_rail = model.rail_MBps.back();
+    model.rail_MBps.resize(rails, last_rail);
+  } else {
+    model.message_us = info.startup_us;
+    model.rail_MBps.assign(rails, info.rate_mbit / 8 / info.rails);
+  }
+  model.local_puts = options.local_puts;
+  return model;
+}
+
 /// What the cost model says of the whole call, whose slices it takes for one.
 void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<int>& node_of,
-                const diagnostics::Choice& choice, const Options& options) {
-  diagnostics::CostModel model;
+                const std::vector<diagnostics::LeafInfo>& leaves, const diagnostics::Choice& choice,
+                const Options& options) {
   const auto tuning = diagnostics::describe_tuning(options);
   const std::string from = info.model_file.empty() && tuning.model ? tuning.path : info.model_file;
-  if (info.model_file.empty() && tuning.model) {
-    model = *tuning.model;  // with the rails and settings of the job, as for the choice
-    const double last_rail = model.rail_MBps.back();
-    model.rail_MBps.resize(static_cast<std::size_t>(info.rails), last_rail);
-    model.local_puts = options.local_puts;
-  } else if (info.model_file.empty()) {
-    model.message_us = info.startup_us;
-    model.rail_MBps.assign(static_cast<std::size_t>(info.rails), info.rate_mbit / 8 / info.rails);
-  } else {
-    model = read_model(info.model_file);
-  }
+  const diagnostics::CostModel model = cost_model(info, options, tuning.model);
   diagnostics::ImaginedJobCall call;
   call.collective = info.collective;
   call.algorithms = {choice.algorithm};
@@ -153,6 +172,7 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
   call.leaders = choice.leaders;
   call.broadcast_segment_bytes = options.broadcast_segment_bytes;
   call.node_of = node_of;
+  call.leaf_of = leaf_of_nodes(leaves);
   const auto result = diagnostics::simulate(call, model).front();
   if (result.refusal.empty()) {
     fmt::print("time of the call by the cost model{}: {:.1f} us ({})\n",
@@ -163,7 +183,7 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
 }
 
 void explain(const InfoOptions& info, const Options& options, const std::vector<int>& node_of,
-             std::vector<diagnostics::LeafInfo> leaves, const Communicator* job = nullptr) {
+             const std::vector<diagnostics::LeafInfo>& leaves, const Communicator* job = nullptr) {
   const auto bytes = base::parse_bytes(info.bytes);
   if (!bytes) base::fail(Code::InvalidArgument, "'{}' is no size; use such as 64K", info.bytes);
   if (info.rank < 0 || info.rank >= static_cast<int>(node_of.size())) {
@@ -180,21 +200,22 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
                node_of.size());
   }
   const auto result = diagnostics::explain(
-      {info.collective, *bytes, has_root ? info.root : -1, std::move(leaves), job}, node_of,
-      info.rank, info.rails, call, options, info.startup_us, info.rate_mbit / 8);
+      {info.collective, *bytes, has_root ? info.root : -1, leaves, job}, node_of, info.rank,
+      info.rails, call, options, info.startup_us, info.rate_mbit / 8);
   fmt::print("{} of {} bytes per {}, {} ranks, {} rails\n", info.collective, *bytes,
              info.collective == "alltoall" ? "pair" : "rank", node_of.size(), info.rails);
   fmt::print("choice: {} with {} ports and {} leaders per node: {}\n", result.choice.algorithm,
              result.choice.ports, result.choice.leaders, result.choice.reason);
   fmt::print("{} rounds, {} slices, {} bytes of slot memory, {}\n", result.rounds, result.slices,
              result.slot_bytes,
-             result.zero_copy ? "straight between user buffers after ready tokens"
-                              : "through the node segment");
+             result.zero_copy     ? "straight between user buffers after ready tokens"
+             : result.reads_peers ? "read out of the memory of the other ranks of the node"
+                                  : "through the node segment");
   fmt::print(
       "cost of rank {} by the Hockney model with {} us start-up and {} Mbit/s: sends {} bytes, "
       "{:.1f} us\n",
       info.rank, info.startup_us, info.rate_mbit, result.bytes_sent, result.cost_us);
-  print_cost(info, *bytes, node_of, result.choice, options);
+  print_cost(info, *bytes, node_of, leaves, result.choice, options);
   fmt::print("schedule of rank {}{}\n", info.rank, result.slices > 1 ? " (first slice)" : "");
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
     fmt::print("  {:>4}  {}\n", i, result.steps[i]);
@@ -230,6 +251,9 @@ int run(InfoOptions info, bool explains) {
   Options options = Options::from_environment();
   if (info.leadership.asked) return show_leaders(info.leadership, std::move(options));
   if (explains && info.ranks > 0) {
+    if (info.rails == 0 && !info.model_file.empty()) {
+      info.rails = static_cast<int>(read_model(info.model_file).rail_MBps.size());
+    }
     if (info.rails == 0) info.rails = 2;
     explain(info, options, diagnostics::imagine_nodes(info.ranks, info.nodes),
             imagined_leaves(info.leaves));

@@ -13,17 +13,21 @@ namespace {
 class Simulator {
  public:
   Simulator(const NodeMap& map, const std::function<Schedule(int)>& schedule_of, const Model& model,
-            const NodePhase& phase, const SimulationLimits& limits)
-      : map_(map), schedule_of_(schedule_of), model_(model), phase_(phase), limits_(limits) {}
+            int root, const NodePhase& phase, const SimulationLimits& limits)
+      : map_(map),
+        schedule_of_(schedule_of),
+        model_(model),
+        root_(root),
+        phase_(phase),
+        limits_(limits) {}
 
   Simulation run() const {
-    // The last rank is no root of anything, so what it does is what most do.
-    const Schedule typical = schedule_of_(map_.ranks() - 1);
+    const Schedule typical = schedule_of_(typical_rank());
     const auto ranks = static_cast<std::uint64_t>(map_.ranks());
     const std::uint64_t steps = ranks * typical.steps.size();
     const std::uint64_t actions = ranks * compile(typical, model_, phase_).size();
     if (actions <= limits_.actions && steps <= limits_.steps) return whole();
-    const int cell = cell_ranks();
+    const int cell = root_ < 0 ? cell_ranks() : 0;
     if (cell > 0 && cell < map_.ranks()) {
       for (const Symmetry symmetry : {Symmetry::Shift, Symmetry::Exclusive}) {
         if (is_symmetric(cell, symmetry)) return evaluated(cell, symmetry);
@@ -38,6 +42,14 @@ class Simulator {
   }
 
  private:
+  /// The last rank, whose node is not the root's: what it does is what most do.
+  int typical_rank() const {
+    const auto node_of = [this](int rank) { return map_.node_of[static_cast<std::size_t>(rank)]; };
+    int rank = map_.ranks() - 1;
+    while (root_ >= 0 && rank > 0 && node_of(rank) == node_of(root_)) --rank;
+    return rank;
+  }
+
   Simulation whole() const { return evaluated(map_.ranks(), Symmetry::None); }
 
   Simulation evaluated(int ranks, Symmetry symmetry) const {
@@ -110,6 +122,7 @@ class Simulator {
   const NodeMap& map_;
   const std::function<Schedule(int)>& schedule_of_;
   const Model& model_;
+  const int root_;
   const NodePhase& phase_;
   const SimulationLimits& limits_;
 };
@@ -117,8 +130,9 @@ class Simulator {
 }  // namespace
 
 Simulation simulate(const NodeMap& map, const std::function<Schedule(int rank)>& schedule_of,
-                    const Model& model, const NodePhase& phase, const SimulationLimits& limits) {
-  return Simulator(map, schedule_of, model, phase, limits).run();
+                    const Model& model, int root, const NodePhase& phase,
+                    const SimulationLimits& limits) {
+  return Simulator(map, schedule_of, model, root, phase, limits).run();
 }
 
 }  // namespace allrail::schedule

@@ -32,11 +32,12 @@ struct Simulation {
   std::uint64_t bytes_by_rail = 0;
 };
 
-/// Symmetry is not assumed: the schedules of ranks of three other cells are made and compared with
+/// `root` is that of the call, or -1: with one nobody stands for all others. Else
+/// symmetry is not assumed: the schedules of ranks of three other cells are made and compared with
 /// those of cell 0, which is a node, or the nodes of a leaf switch. Throws std::length_error where
 /// a call is too large, std::invalid_argument where schedules do not fit together.
 Simulation simulate(const NodeMap& map, const std::function<Schedule(int rank)>& schedule_of,
-                    const Model& model, const NodePhase& phase = {},
+                    const Model& model, int root, const NodePhase& phase = {},
                     const SimulationLimits& limits = {});
 
 }  // namespace allrail::schedule

@@ -113,6 +113,37 @@ def test_segments_of_a_broadcast():
     expect(calls * 64 <= chunks["1K"] and 4 * chunks["64K"] < chunks["1K"], str(chunks))
 
 
+def test_explained_cost_is_of_the_explained_call():
+    """Of all slices, over its rails, and by its leaf switches."""
+    info = os.path.join(os.path.dirname(PROBE), "allrail-info")
+
+    def explained(*words):
+        answer = run([info, "explain", *words], env=environment(ALLRAIL_NODE_MEMORY="64M"))
+        expect(answer.code == 0, str(words), answer)
+        sent = int(re.search(r"sends (\d+) bytes", answer.out)[1])
+        return answer.out, sent, float(re.search(r"cost model.*: ([\d.]+) us", answer.out)[1])
+
+    # The second of two slices is shorter: two nodes exchange two blocks each, and headers.
+    text, sent, _ = explained("allgather", "4M", "--ranks", "4", "--nodes", "2")
+    expect("2 slices" in text and 8 << 20 < sent < (8 << 20) + 4096, "%d bytes: %s" % (sent, text))
+    text, _, _ = explained("allgather", "1M", "--ranks", "2")
+    expect("read out of the memory of the other ranks" in text, text)
+    leaves = ",".join(str(node // 4) for node in range(16))
+    words = ("gather", "64K", "--ranks", "16", "--nodes", "16", "--leaves", leaves)
+    times = {
+        name: explained(*words, "--algorithm", name)[2]
+        for name in ("topology-direct", "smp-direct")
+    }
+    expect(times["topology-direct"] != times["smp-direct"], str(times))
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "model.json")
+        with open(file, "w", encoding="utf-8") as stream:
+            json.dump({"rail_MBps": [1000.0]}, stream)
+        words = ("allgather", "1M", "--ranks", "2", "--nodes", "2", "--model", file)
+        one, four = explained(*words)[2], explained(*words, "--rails", "4")[2]
+        expect(one > 2 * four, "%s us over one rail, %s over four" % (one, four))
+
+
 def test_explain_by_the_model_of_the_tuning_file():
     """The choice and the cost of the call are by one model, with puts as the setting has them.
 

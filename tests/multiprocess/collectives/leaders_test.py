@@ -83,7 +83,7 @@ def test_leaders_with_little_memory():
 
 
 def explained(size, ranks, nodes, policy):
-    """How many leaders the choice of this job has for blocks of a size."""
+    """How many leaders the choice of this job has for blocks of a size, and its slot memory."""
     command = [RUN, "-n", str(ranks), "--nodes", nodes, *bound(), INFO, "explain", "allgather"]
     result = subprocess.run(
         [*command, str(size)],
@@ -96,16 +96,22 @@ def explained(size, ranks, nodes, policy):
     )
     text = result.stdout.decode()
     found = re.search(r"choice: .* and (\d+) leaders per node", text)
-    if result.returncode != 0 or not found:
+    slot = re.search(r"(\d+) bytes of slot memory", text)
+    if result.returncode != 0 or not found or not slot:
         raise AssertionError("exit code %s:\n%s" % (result.returncode, text))
-    return int(found[1])
+    return int(found[1]), int(slot[1])
 
 
 def test_leaders_at_their_edge():
     """Where the choice goes over from one leader to two: kBytesPerLeader, coll/selection.hpp."""
     for ranks, nodes, per_node in ((8, "2", 4), (7, "cyclic:3", 3), (6, "4+2", 4)):
         edge = -(-2 * BYTES_PER_LEADER // per_node)
-        below, at = (explained(size, ranks, nodes, "socket") for size in (edge - 1, edge))
+        (below, _), (at, slot) = (
+            explained(size, ranks, nodes, "socket") for size in (edge - 1, edge)
+        )
+        # A small call has a small slot, and no lane a part of a large one.
+        if slot > 2 * ranks * edge:
+            raise AssertionError("%d bytes of slot memory for blocks of %d" % (slot, edge))
         if (below, at) != (1, 2):
             raise AssertionError("%d and %d leaders of nodes %s" % (below, at, nodes))
         words = {

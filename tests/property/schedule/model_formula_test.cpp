@@ -61,7 +61,7 @@ double time_of(int n, int ports, std::uint64_t bytes, const Make& make) {
   const Shape shape = uniform_shape(alone(n), bytes, ports, 1);
   return simulate(
              shape.map, [&](int rank) { return make(shape, rank); },
-             hockney_model({kStartup, kByte}, ports))
+             hockney_model({kStartup, kByte}, ports), -1)
       .seconds;
 }
 

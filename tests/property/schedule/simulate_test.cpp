@@ -83,7 +83,7 @@ double time_of(const Tested& tested, NodeMap map, std::uint64_t bytes, const Mod
   const ImaginedSchedules schedules({tested.operation, tested.algorithm, bytes, 0, ports, 1},
                                     std::move(map));
   return simulate(
-             schedules.map(), [&](int rank) { return schedules.of(rank); }, model)
+             schedules.map(), [&](int rank) { return schedules.of(rank); }, model, schedules.root())
       .seconds;
 }
 
@@ -152,8 +152,8 @@ TEST(Simulate, OneCellStandsForAllOfASymmetricAlgorithm) {
       Model model = full_model(2);
       if (leaf > 0) model.switches.leaf_nodes = {leaf};
       const auto schedule_of = [&](int rank) { return schedules.of(rank); };
-      const Simulation all = simulate(schedules.map(), schedule_of, model);
-      const Simulation cell = simulate(schedules.map(), schedule_of, model, {}, kOneCell);
+      const Simulation all = simulate(schedules.map(), schedule_of, model, -1);
+      const Simulation cell = simulate(schedules.map(), schedule_of, model, -1, {}, kOneCell);
       EXPECT_EQ(all.ranks_evaluated, nodes * size);
       EXPECT_EQ(cell.ranks_evaluated, std::max(leaf, 1) * size);
       EXPECT_NEAR(cell.seconds, all.seconds, all.seconds * 1e-6);
@@ -165,13 +165,16 @@ TEST(Simulate, WhatHasARootIsNotTakenForSymmetric) {
   for (const Tested& tested : kTested) {
     if (tested.operation == Operation::Allgather || tested.operation == Operation::Alltoall)
       continue;
-    const ImaginedSchedules schedules({tested.operation, tested.algorithm, 1000, 0, 1, 1},
-                                      blocks(8, 2));
-    EXPECT_THROW(simulate(
-                     schedules.map(), [&](int rank) { return schedules.of(rank); }, full_model(1),
-                     {}, kOneCell),
-                 std::length_error)
-        << tested.algorithm;
+    // Of ranks that are looked at one by one, and of one between them.
+    for (const int root : {0, 6}) {
+      const ImaginedSchedules schedules({tested.operation, tested.algorithm, 1000, root, 1, 1},
+                                        blocks(8, 2));
+      EXPECT_THROW(simulate(
+                       schedules.map(), [&](int rank) { return schedules.of(rank); }, full_model(1),
+                       schedules.root(), {}, kOneCell),
+                   std::length_error)
+          << tested.algorithm << " " << root;
+    }
   }
 }
 
@@ -192,7 +195,8 @@ TEST(Simulate, TheNodePhaseInClosedFormIsThatOfItsSteps) {
       const auto time = [](const ImaginedSchedules& schedules, const Model& model,
                            const NodePhase& phase) {
         return simulate(
-                   schedules.map(), [&](int rank) { return schedules.of(rank); }, model, phase)
+                   schedules.map(), [&](int rank) { return schedules.of(rank); }, model,
+                   schedules.root(), phase)
             .seconds;
       };
       SCOPED_TRACE(std::string(tested.algorithm) + " " + std::to_string(leaders));

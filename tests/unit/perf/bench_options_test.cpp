@@ -51,7 +51,9 @@ TEST(BenchOptions, ARangeEndsAtTheLargestNumber) {
 TEST(BenchOptions, NothingToMeasureIsAnError) {
   EXPECT_NE(refusal({"gather", "--sizes", ""}).find("names no sizes"), std::string::npos);
   EXPECT_NE(refusal({"put", "--sizes", ""}).find("names no sizes"), std::string::npos);
-  EXPECT_NE(refusal({"gather", "--algorithm", ""}).find("--algorithm"), std::string::npos);
+  for (const char* const names : {"", "ring,", ",ring"}) {
+    EXPECT_NE(refusal({"allgather", "--algorithm", names}).find("--algorithm"), std::string::npos);
+  }
   EXPECT_NE(refusal({"tune", "t.json", "--collectives", ""}), "");
 }
 

@@ -152,6 +152,11 @@ class Simulate(unittest.TestCase):
             row = simulate(collective, "1K", *job)[0]
             self.assertIn(words, row["not_evaluated"])
 
+    def test_the_last_rank_may_be_the_root(self):
+        words = ("gather", "8", "--nodes", "8192", "--algorithm", "direct")
+        first, last = (times(*words, "--root", root)[8, "direct"] for root in ("0", "8191"))
+        self.assertAlmostEqual(first, last, delta=0.01 * first)
+
     def test_background_traffic_slows_down_what_crosses_the_uplinks(self):
         tree = ("gather", "256K", "--node-sizes", "2x4+2x2", "--leaf-size", "2", "--algorithm",
                 "direct", "--oversubscription", "2")  # fmt: skip
