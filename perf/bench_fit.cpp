@@ -122,6 +122,11 @@ double copy_MBps() {
   return to.back() == 'a' ? static_cast<double>(from.size()) / us : 0;
 }
 
+bool may_use_one_cpu_only() {
+  cpu_set_t cpus;
+  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
+}
+
 /// Half of what a word takes from one thread to another and back.
 double flag_us() {
   constexpr int kRounds = 1000;
@@ -184,7 +189,14 @@ void bench_fit(Communicator& communicator, const BenchOptions& options,
     }
     if (first) {
       model.copy_MBps = copy_MBps();
-      model.flag_us = flag_us();
+      if (may_use_one_cpu_only()) {
+        fmt::print(
+            "flag_us stays at {} us: rank 0 may use one cpu only, where two threads take "
+            "turns; start it without such a binding\n",
+            model.flag_us);
+      } else {
+        model.flag_us = flag_us();
+      }
       model.stripe_bytes = Options::from_environment().stripe_threshold_bytes;
       write_model(options.json_file, model,
                   fmt::format("{}; ranks 0 and {} of {} on {} nodes", command, other, job.ranks,

@@ -64,7 +64,8 @@ void add_what(CLI::App& app, BenchOptions& options) {
 
 /// Puts between one pair are no calls: what says how calls are made would say nothing.
 void check_puts(const CLI::App& app, const std::string& what) {
-  for (const char* const name : {"--algorithm", "--memory", "--mode", "--overlap", "--skew"}) {
+  for (const char* const name : {"--algorithm", "--ports", "--leaders", "--root", "--in-place",
+                                 "--memory", "--mode", "--overlap", "--skew"}) {
     if (app.count(name) == 0) continue;
     throw CLI::ValidationError(name, "it is for calls of one collective, not for " + what);
   }
@@ -94,6 +95,9 @@ void check_what(const CLI::App& app, const BenchOptions& options) {
     throw CLI::ValidationError(
         "tune measures calls by every algorithm: it takes neither "
         "--algorithm nor --overlap");
+  }
+  if (options.what == "broadcast" && options.in_place) {
+    throw CLI::ValidationError("--in-place", "a broadcast has one buffer");
   }
   if (options.what == "barrier" && options.algorithms != std::vector<std::string>{"auto"}) {
     throw CLI::ValidationError("--algorithm", "barriers have one algorithm; leave it out");
@@ -250,7 +254,8 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   app.add_option("--json", options.json_file, "write the results to this file too");
   app.add_option("--rail-rates", options.rail_rates_mbit,
                  "Mbit/s of each rail of a node, only to print the share of the limit")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
   app.add_option("--peer", options.peer,
                  "put: the other rank (default: the first of another node)");
   app.add_flag("--list", options.list, "print the algorithms and end");

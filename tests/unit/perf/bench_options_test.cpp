@@ -57,6 +57,16 @@ TEST(BenchOptions, NothingToMeasureIsAnError) {
   EXPECT_NE(refusal({"tune", "t.json", "--collectives", ""}), "");
 }
 
+TEST(BenchOptions, ARailHasARate) {
+  EXPECT_EQ(refusal({"gather", "--rail-rates", "500,250.5"}), "");
+  EXPECT_NE(refusal({"gather", "--rail-rates", "500,0"}).find("--rail-rates"), std::string::npos);
+}
+
+TEST(BenchOptions, ABroadcastHasOneBuffer) {
+  EXPECT_EQ(refusal({"gather", "--in-place"}), "");
+  EXPECT_NE(refusal({"broadcast", "--in-place"}).find("--in-place"), std::string::npos);
+}
+
 TEST(BenchOptions, AMarginMayHaveAFraction) {
   BenchOptions options;
   EXPECT_EQ(parse({"tune", "t.json", "--margin", "2.5"}, options), -1);
@@ -74,8 +84,10 @@ TEST(BenchOptions, PutsTakeNothingThatSaysHowCallsAreMade) {
   using Words = std::vector<std::string>;
   for (const char* const what : {"put", "fit"}) {
     EXPECT_EQ(refusal({what, "--sizes", "8"}), "");
-    for (const Words& given : {Words{"--overlap"}, Words{"--algorithm", "auto"},
-                               Words{"--memory", "buffer"}, Words{"--mode", "isolated"}}) {
+    for (const Words& given :
+         {Words{"--overlap"}, Words{"--algorithm", "auto"}, Words{"--memory", "buffer"},
+          Words{"--mode", "isolated"}, Words{"--ports", "2"}, Words{"--leaders", "2"},
+          Words{"--root", "1"}, Words{"--in-place"}}) {
       Words words{what};
       words.insert(words.end(), given.begin(), given.end());
       const std::string said = refusal(words);
