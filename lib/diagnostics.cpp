@@ -232,6 +232,19 @@ RailUse rail_use(const coll::CallPlan& plan, const schedule::NodeMap& map, int r
   return all;
 }
 
+/// As if the system allowed single copies, and there were a core for every rank.
+coll::PlanLimits imagined_limits(const coll::SlotGeometry& geometry, const Options& settings) {
+  coll::PlanLimits limits{geometry.large_slot_bytes, coll::kZeroCopyThresholdBytes};
+  limits.small_slot_bytes = geometry.most_in_small_ring();
+  limits.segment_bytes = settings.broadcast_segment_bytes;
+  limits.alltoall_threshold_bytes = coll::kAlltoallThresholdBytes;
+  limits.rooted_threshold_bytes = coll::kRootedThresholdBytes;
+  if (settings.single_copy != "off") {
+    limits.single_copy_threshold_bytes = coll::kSingleCopyThresholdBytes;
+  }
+  return limits;
+}
+
 }  // namespace
 
 Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, int rank, int rails,
@@ -265,18 +278,21 @@ Explanation explain(const ImaginedCall& call, const std::vector<int>& node_of, i
     request.receive_offsets.push_back(static_cast<std::uint64_t>(i) * bytes_per_rank);
   }
   request.send_offsets = request.receive_offsets;
-  coll::PlanLimits limits{geometry.large_slot_bytes, coll::kZeroCopyThresholdBytes};
-  limits.small_slot_bytes = geometry.most_in_small_ring();
-  limits.segment_bytes = settings.broadcast_segment_bytes;
-  limits.alltoall_threshold_bytes = coll::kAlltoallThresholdBytes;
-  limits.rooted_threshold_bytes = coll::kRootedThresholdBytes;
-  // As if the system allowed it, and there were a core for every rank.
-  if (settings.single_copy != "off") {
-    limits.single_copy_threshold_bytes = coll::kSingleCopyThresholdBytes;
-  }
+  coll::PlanLimits limits = imagined_limits(geometry, settings);
   const coll::CallPlan plan(request, roster, limits);
   Explanation explanation;
   explanation.choice = {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
+  if (roster.switches() != nullptr) {
+    explanation.leaf_of = roster.switches()->leaf_of;
+    explanation.chassis_of = roster.switches()->chassis_of;
+  }
+  if (operation == coll::Operation::Alltoall && plan.zero_copy()) {
+    limits.alltoall_threshold_bytes = coll::alltoall_threshold_bytes(transport::Pace::Slow);
+    if (!coll::CallPlan(request, roster, limits).zero_copy()) {
+      explanation.choice.reason +=
+          "; once barriers have spread that the rails are slow: through slots";
+    }
+  }
   explanation.rounds = plan.first().rounds;
   explanation.slot_bytes = plan.slot_bytes();
   explanation.slices = plan.slices();

@@ -95,6 +95,9 @@ struct Explanation {
   std::uint64_t slot_bytes = 0;
   std::uint64_t bytes_sent = 0;  // by this rank over rails
   std::uint64_t slices = 1;
+  // The leaf switch of every node and the chassis of every leaf, as the schedules go by them.
+  std::vector<int> leaf_of;
+  std::vector<int> chassis_of;
   bool reads_peers = false;  // ranks of a node read out of each other's memory
   bool zero_copy = false;
   double cost_us = 0;  // with the start-up time and rate given

@@ -183,6 +183,7 @@ class Simulator {
     const std::vector<int>& sizes = model_.switches.leaf_nodes;
     schedule::Switches switches;
     switches.leaf_of = call_.leaf_of;
+    switches.chassis_of = call_.chassis_of;
     if (sizes.empty() && switches.leaf_of.empty()) return nullptr;
     for (int leaf = 0; static_cast<int>(switches.leaf_of.size()) < nodes; ++leaf) {
       const int size = sizes[std::min(static_cast<std::size_t>(leaf), sizes.size() - 1)];

@@ -47,7 +47,10 @@ struct ImaginedJobCall {
   int nodes = 1;
   int ranks_per_node = 1;
   std::vector<int> node_of;
-  std::vector<int> leaf_of;  // the leaf switch of every node; empty: as the model has them
+  // The leaf switch of every node, and the chassis of every leaf, which algorithms by topology go
+  // by; empty: leaves as the network of the model has them, and no chassis.
+  std::vector<int> leaf_of;
+  std::vector<int> chassis_of;
 };
 
 struct SimulatedCall {

@@ -54,16 +54,20 @@ std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::
   auto plan =
       make_user_plan(make_connected_plan(request, options, Pace::Unknown), buffers, options);
   const auto usual = choose(request, options, Pace::Unknown);
+  // A straight alltoall may be copied where rails are slow.
+  const bool may_be_copied =
+      request.operation == coll::Operation::Alltoall && plan->plan->zero_copy();
   for (const Pace pace : {Pace::Slow, Pace::Fast}) {
-    // A straight alltoall may be copied where rails are slow.
-    const bool may_be_copied =
-        request.operation == coll::Operation::Alltoall && plan->plan->zero_copy();
     const bool is_same = choose(request, options, pace).algorithm == usual.algorithm;
     if (is_same && !(may_be_copied && pace == Pace::Slow)) continue;
     // Its peers are met when it is started for the first time, if ever.
     auto& other = plan->at_pace[static_cast<std::size_t>(pace)];
     try {
       other = make_plan(request, options, pace);
+      if (other->hash() == plan->plan->hash()) {
+        other.reset();
+        continue;
+      }
       other->keep_all_slices();
     } catch (const std::bad_alloc&) {
       die_without_memory();

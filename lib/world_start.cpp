@@ -300,7 +300,7 @@ void World::start_engine(const std::vector<Card>& cards) {
   team_.group = &job_->engines;
   team_.wait_policy = shm::WaitPolicy::choose(outnumbered_);
   if (!team_.wait_policy.has_own_core()) {
-    base::log_info("ranks of this host outnumber its cpus {}: waits yield and do not spin",
+    base::log_info("ranks of this host outnumber the cores of cpus {}: waits yield and do not spin",
                    cpuset_);
   }
   model_choice_ = ModelChoice::of(tuning_, options_, roster_, rail_count());
@@ -314,7 +314,7 @@ void World::start_engine(const std::vector<Card>& cards) {
   control_listener_.reset();
 }
 
-/// Without rails there is nothing that it could do.
+/// A job without rails has none: nobody but ranks of its node could wait for this one.
 void World::start_helper() {
   if (fabric_) job_->start_helper();
 }

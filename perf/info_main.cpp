@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,18 +128,6 @@ void print_algorithms() {
   }
 }
 
-/// By node; empty where they are not known.
-std::vector<int> leaf_of_nodes(const std::vector<diagnostics::LeafInfo>& leaves) {
-  std::vector<int> leaf_of;
-  for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
-    for (const int node : leaves[leaf].nodes) {
-      leaf_of.resize(std::max(leaf_of.size(), static_cast<std::size_t>(node) + 1));
-      leaf_of[static_cast<std::size_t>(node)] = static_cast<int>(leaf);
-    }
-  }
-  return leaf_of;
-}
-
 /// Of a file, with the rails and settings of the job as for the choice, or of the command line.
 diagnostics::CostModel cost_model(const InfoOptions& info, const Options& options,
                                   const std::optional<diagnostics::CostModel>& of_tuning) {
@@ -158,8 +147,8 @@ diagnostics::CostModel cost_model(const InfoOptions& info, const Options& option
 
 /// What the cost model says of the whole call, whose slices it takes for one.
 void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<int>& node_of,
-                const std::vector<diagnostics::LeafInfo>& leaves, const diagnostics::Choice& choice,
-                const Options& options) {
+                const diagnostics::Explanation& explained, const Options& options) {
+  const diagnostics::Choice& choice = explained.choice;
   const auto tuning = diagnostics::describe_tuning(options);
   const std::string from = info.model_file.empty() && tuning.model ? tuning.path : info.model_file;
   const diagnostics::CostModel model = cost_model(info, options, tuning.model);
@@ -172,7 +161,8 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
   call.leaders = choice.leaders;
   call.broadcast_segment_bytes = options.broadcast_segment_bytes;
   call.node_of = node_of;
-  call.leaf_of = leaf_of_nodes(leaves);
+  call.leaf_of = explained.leaf_of;
+  call.chassis_of = explained.chassis_of;
   const auto result = diagnostics::simulate(call, model).front();
   if (result.refusal.empty()) {
     fmt::print("time of the call by the cost model{}: {:.1f} us ({})\n",
@@ -200,8 +190,8 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
                node_of.size());
   }
   const auto result = diagnostics::explain(
-      {info.collective, *bytes, has_root ? info.root : -1, leaves, job}, node_of, info.rank,
-      info.rails, call, options, info.startup_us, info.rate_mbit / 8);
+      {info.collective, *bytes, has_root ? info.root : -1, std::move(leaves), job}, node_of,
+      info.rank, info.rails, call, options, info.startup_us, info.rate_mbit / 8);
   fmt::print("{} of {} bytes per {}, {} ranks, {} rails\n", info.collective, *bytes,
              info.collective == "alltoall" ? "pair" : "rank", node_of.size(), info.rails);
   fmt::print("choice: {} with {} ports and {} leaders per node: {}\n", result.choice.algorithm,
@@ -215,7 +205,7 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
       "cost of rank {} by the Hockney model with {} us start-up and {} Mbit/s: sends {} bytes, "
       "{:.1f} us\n",
       info.rank, info.startup_us, info.rate_mbit, result.bytes_sent, result.cost_us);
-  print_cost(info, *bytes, node_of, leaves, result.choice, options);
+  print_cost(info, *bytes, node_of, result, options);
   fmt::print("schedule of rank {}{}\n", info.rank, result.slices > 1 ? " (first slice)" : "");
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
     fmt::print("  {:>4}  {}\n", i, result.steps[i]);

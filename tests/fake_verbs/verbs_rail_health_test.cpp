@@ -149,6 +149,17 @@ TEST_P(SourceEnds, AndWhatIsInFlightArrives) {
       << "it was given back";
 }
 
+// What is wrong with other memory is no reason to take it away.
+TEST_P(SourceEnds, AndStaysWhereMemoryIsRefusedForAnotherReason) {
+  ASSERT_NO_FATAL_FAILURE(end_source());
+  const std::vector<std::byte> memory(4096);
+  fake_verbs::fail_call_of("ibv_reg_mr", 1, EFAULT);
+  EXPECT_THROW(rails_[0]->register_source(memory), Error);
+  fake_verbs::restore("fake0");
+  ASSERT_TRUE(until([&] { return counts_[1].arrived + counts_[0].downs > 0; }));
+  EXPECT_EQ(counts_[0].downs, 0) << counts_[0].first_reason;
+}
+
 // What may be locked is counted without it.
 TEST_P(SourceEnds, AndIsInNobodysWay) {
   ASSERT_NO_FATAL_FAILURE(end_source());

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <new>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -127,7 +129,7 @@ MemoryRegion VerbsRail::register_memory(std::span<const std::byte> memory, int a
     return ibv_reg_mr(domain_.get(), const_cast<std::byte*>(memory.data()), memory.size(), access);
   };
   ibv_mr* region = try_once();
-  if (region == nullptr && !retired_.empty()) {
+  if (region == nullptr && errno == ENOMEM && !retired_.empty()) {
     // What is retired counts as given back: a link that goes down for it is less than a call that
     // ends for it.
     retired_.clear();
@@ -186,12 +188,16 @@ void VerbsRail::unregister_source(std::span<const std::byte> memory) {
 /// have its key, too. (Of a window this would let peers write for longer than they may.)
 void VerbsRail::retire(MemoryRegion region) {
   RetiredSource source{std::move(region), {}};
-  for (std::size_t i = 0; source.region && i < links_.size(); ++i) {
-    const Link& link = links_.at(i);
-    if (link.sends.done() == link.sends.end()) continue;
-    source.uses.push_back({link.slot, link.generation, link.sends.end()});
+  try {
+    for (std::size_t i = 0; source.region && i < links_.size(); ++i) {
+      const Link& link = links_.at(i);
+      if (link.sends.done() == link.sends.end()) continue;
+      source.uses.push_back({link.slot, link.generation, link.sends.end()});
+    }
+    if (in_use(source)) retired_.push_back(std::move(source));
+  } catch (const std::bad_alloc&) {
+    // Freed now, for which a link may go down: who gives memory back expects no error.
   }
-  if (in_use(source)) retired_.push_back(std::move(source));
 }
 
 bool VerbsRail::in_use(const RetiredSource& source) const {

@@ -63,6 +63,18 @@ def test_fit():
         expect(abs(more_us - 1000) < 1, "a slower rail costs %s us more" % more_us)
 
 
+def test_fit_of_bound_ranks():
+    """Two threads on one cpu tell nothing of what a flag takes between two."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "model.json")
+        cpu = str(min(os.sched_getaffinity(0)))
+        words = ["taskset", "--cpu-list", cpu, RUN, "-n", "2", "--nodes", "2", PROBE]
+        result = run([*words, "fit", "--json", file], limit=150, env=environment())
+        expect(result.code == 0 and "flag_us stays at 0.1 us" in result.out, "fit", result)
+        with open(file, encoding="utf-8") as stream:
+            expect(json.load(stream)["flag_us"] == 0.1, "the default", result)
+
+
 def test_explain():
     """What is chosen, what would be if the rails were fast or slow, and what a rank sends."""
     info = os.path.join(os.path.dirname(PROBE), "allrail-info")
@@ -128,7 +140,11 @@ def test_explained_cost_is_of_the_explained_call():
     expect("2 slices" in text and 8 << 20 < sent < (8 << 20) + 4096, "%d bytes: %s" % (sent, text))
     text, _, _ = explained("allgather", "1M", "--ranks", "2")
     expect("read out of the memory of the other ranks" in text, text)
-    leaves = ",".join(str(node // 4) for node in range(16))
+    text, _, _ = explained("alltoall", "256K", "--ranks", "4", "--nodes", "2")
+    expect("straight between" in text and "rails are slow: through slots" in text, text)
+    text, _, _ = explained("alltoall", "512K", "--ranks", "4", "--nodes", "2")
+    expect("straight between" in text and "through slots" not in text, text)
+    leaves = ",".join(str(7 + 2 * (node // 4)) for node in range(16))  # with gaps
     words = ("gather", "64K", "--ranks", "16", "--nodes", "16", "--leaves", leaves)
     times = {
         name: explained(*words, "--algorithm", name)[2]

@@ -30,6 +30,7 @@ SWITCHES = {  # nodes, ranks per node: at which of them this layout goes over to
     (4, 1): 256 * KIBI,
     (2, 2): 64 * KIBI,
     (4, 2): 64 * KIBI,
+    (8, 1): 64 * KIBI,
     (3, 1): 48 * KIBI,
     (3, 2): 48 * KIBI,
 }

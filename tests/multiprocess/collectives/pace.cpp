@@ -8,6 +8,7 @@
 #include "tests/multiprocess/collectives/probe_support.hpp"
 
 namespace probe {
+namespace {
 
 /// Whether alltoalls of 512 KiB register user memory: a call, and one by a plan.
 bool goes_straight(allrail::Communicator& communicator) {
@@ -38,6 +39,8 @@ bool goes_straight(allrail::Communicator& communicator) {
   if (of_call != of_plan) throw WrongBytes("a plan goes another way than a call");
   return of_call;
 }
+
+}  // namespace
 
 /// A broadcast and a barrier in turn. Even ranks make their plan before all calls, odd ones half
 /// way; without one they make the same call.

@@ -11,10 +11,10 @@
 namespace probe {
 namespace {
 
-/// All by turns, moved on by one after each turn: what comes by turns, too, meets all of them.
+/// All by turns, each turn from another one, so that nothing else that comes by turns meets few.
 int grid_root(std::uint64_t point, int ranks) {
   const auto size = static_cast<std::uint64_t>(ranks);
-  return static_cast<int>((point + point / size) % size);
+  return static_cast<int>((point + scattered(point / size)) % size);
 }
 
 }  // namespace
