@@ -190,8 +190,8 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
                node_of.size());
   }
   const auto result = diagnostics::explain(
-      {info.collective, *bytes, has_root ? info.root : -1, std::move(leaves), job}, node_of,
-      info.rank, info.rails, call, options, info.startup_us, info.rate_mbit / 8);
+      {info.collective, *bytes, has_root ? info.root : -1, leaves, job}, node_of, info.rank,
+      info.rails, call, options, info.startup_us, info.rate_mbit / 8);
   fmt::print("{} of {} bytes per {}, {} ranks, {} rails\n", info.collective, *bytes,
              info.collective == "alltoall" ? "pair" : "rank", node_of.size(), info.rails);
   fmt::print("choice: {} with {} ports and {} leaders per node: {}\n", result.choice.algorithm,
