@@ -102,6 +102,16 @@ coll::Selection explained_choice(coll::Operation operation, const coll::Roster& 
   return chosen;
 }
 
+/// Also of a v-form.
+coll::Operation operation_named(const std::string& collective) {
+  using coll::Operation;
+  for (const Operation v_form :
+       {Operation::Allgatherv, Operation::Gatherv, Operation::Scatterv, Operation::Alltoallv}) {
+    if (collective == coll::operation_name(v_form)) return v_form;
+  }
+  return coll::operation_of(collective);
+}
+
 }  // namespace
 
 std::vector<std::string> collectives() {
@@ -143,7 +153,7 @@ Choice choose(const Communicator& communicator, const std::string& collective,
   const auto chosen =
       collective == coll::collective_name(coll::Operation::Barrier)
           ? select_for_barrier(world.roster(), world.rail_count())
-          : world.select(coll::operation_of(collective), bytes_per_rank, options, kind);
+          : world.select(operation_named(collective), bytes_per_rank, options, kind);
   return {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
 }
 

@@ -32,8 +32,8 @@ struct Choice {
   int leaders = 1;
   std::string reason;
 };
-/// What a call of this size would do on this communicator. The memory matters to allgathers only.
-/// Local.
+/// What a call of this size would do on this communicator, or a v-form whose largest block, of all
+/// ranks or pairs, has it. The memory matters to allgathers only. Local.
 ALLRAIL_API Choice choose(const Communicator& communicator, const std::string& collective,
                           std::uint64_t bytes_per_rank, const CallOptions& options = {},
                           ResultMemory memory = ResultMemory::Ordinary);

@@ -33,7 +33,9 @@ void check_range(const char* name, int value) {
 
 coll::Selection World::select(coll::Operation operation, std::uint64_t block_bytes,
                               const CallOptions& options, coll::MemoryKind memory) const {
-  return select_for(operation, roster_, rail_count(), choosers(pace()), block_bytes, options,
+  // Plans of alltoallvs are not kept by pace: see make_alltoallv_plan().
+  const auto known = operation == coll::Operation::Alltoallv ? transport::Pace::Unknown : pace();
+  return select_for(operation, roster_, rail_count(), choosers(known), block_bytes, options,
                     memory);
 }
 
