@@ -15,6 +15,7 @@
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/arrivals.hpp"
+#include "perf/blocks.hpp"
 #include "perf/computation.hpp"
 #include "perf/progress.hpp"
 #include "perf/workload.hpp"
@@ -49,6 +50,7 @@ class CollectiveRow {
   Row run(const Context& context) {
     Row row;
     row.collective = options_.what;
+    if (is_v_form(options_.what)) row.blocks = shape_name(options_.blocks);
     row.bytes_per_rank = bytes_;
     row.bytes_total = workload_->bytes_total();
     row.checked = checks();
@@ -89,8 +91,8 @@ class CollectiveRow {
   }
 
   diagnostics::Choice choose() const {
-    return diagnostics::choose(communicator_, options_.what, bytes_, call_,
-                               result_memory(options_.memory));
+    return diagnostics::choose(communicator_, options_.what, workload_->largest_block_bytes(),
+                               call_, result_memory(options_.memory));
   }
 
   void call() {
@@ -234,12 +236,14 @@ class CollectiveRow {
     return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
   }
 
-  /// Of the busiest node: nodes may have different numbers of ranks. Collective.
+  /// Of the busiest node: nodes may have different numbers of ranks. Negative where a single block
+  /// stays on its node, so that rails limit nothing. Collective.
   double percent_of_limit(double time_us) {
     const std::uint64_t mine = workload_->rail_bytes();
     std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator_.size()));
     communicator_.allgather(std::span(&mine, 1), all);
     const auto must_pass = static_cast<double>(*std::ranges::max_element(all));
+    if (must_pass == 0) return -1;
     const double rate =
         std::accumulate(options_.rail_rates_mbit.begin(), options_.rail_rates_mbit.end(), 0.0) /
         8;  // bytes per microsecond

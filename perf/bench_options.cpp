@@ -20,6 +20,7 @@ namespace allrail::perf {
 namespace {
 
 constexpr double kLongestSkewNs = 10e9;
+constexpr const char* kVForms[] = {"allgatherv", "gatherv", "scatterv", "alltoallv"};
 
 std::uint64_t size_of(const std::string& text) {
   const auto bytes = base::parse_bytes(text);
@@ -38,16 +39,24 @@ std::vector<std::string> algorithms_named(const std::string& text, const std::st
   }
   if (text != "all") return given;
   std::vector<std::string> names;
-  for (const auto& algorithm : diagnostics::algorithms_of(what)) names.push_back(algorithm.name);
+  for (const auto& algorithm : diagnostics::algorithms_of(even_form(what))) {
+    names.push_back(algorithm.name);
+  }
   return names;
+}
+
+BlockShape shape_named(const std::string& text) {
+  if (text == "even") return BlockShape::Even;
+  return text == "single" ? BlockShape::Single : BlockShape::Ramp;
 }
 
 void add_what(CLI::App& app, BenchOptions& options) {
   auto what = diagnostics::collectives();
+  what.insert(what.end(), std::begin(kVForms), std::end(kVForms));
   what.insert(what.end(), {"barrier", "put", "tune", "fit"});
   app.add_option("what", options.what,
-                 "a collective, barrier, put (one pair: latency and bandwidth), tune (every "
-                 "algorithm, for a tuning file), or fit (the cost model)")
+                 "a collective, also as a v-form, barrier, put (one pair: latency and bandwidth), "
+                 "tune (every algorithm, for a tuning file), or fit (the cost model)")
       ->check(CLI::IsMember(what));
   app.add_option("file", options.tuning_file, "tune: the file to write");
   app.add_option("--model", options.model_file,
@@ -68,6 +77,26 @@ void check_puts(const CLI::App& app, const std::string& what) {
                                  "--memory", "--mode", "--overlap", "--skew"}) {
     if (app.count(name) == 0) continue;
     throw CLI::ValidationError(name, "it is for calls of one collective, not for " + what);
+  }
+}
+
+/// Only v-forms have blocks of different sizes, and memory differs to allgathers only.
+void check_form(const CLI::App& app, const BenchOptions& options) {
+  if (app.count("--blocks") > 0 && !is_v_form(options.what)) {
+    throw CLI::ValidationError(
+        "--blocks", "blocks differ in allgatherv, gatherv, scatterv and alltoallv only, not in " +
+                        options.what);
+  }
+  const bool tunes = options.what == "tune";
+  const auto measured = tunes ? options.collectives : std::vector<std::string>{options.what};
+  if (options.memory == BenchOptions::Memory::Node &&
+      std::ranges::any_of(measured, [](const auto& name) {
+        return even_form(name) != "allgather" && name != "barrier";
+      })) {
+    throw CLI::ValidationError("--memory",
+                               "only the result of an allgather is stored once per node; take "
+                               "ordinary or buffer" +
+                                   std::string(tunes ? ", or --collectives allgather" : ""));
   }
 }
 
@@ -102,18 +131,24 @@ void check_what(const CLI::App& app, const BenchOptions& options) {
   if (options.what == "barrier" && options.algorithms != std::vector<std::string>{"auto"}) {
     throw CLI::ValidationError("--algorithm", "barriers have one algorithm; leave it out");
   }
-  const auto measured = tunes ? options.collectives : std::vector<std::string>{options.what};
-  if (options.memory == BenchOptions::Memory::Node &&
-      std::ranges::any_of(
-          measured, [](const auto& name) { return name != "allgather" && name != "barrier"; })) {
-    throw CLI::ValidationError("--memory",
-                               "only the result of an allgather is stored once per node; take "
-                               "ordinary or buffer" +
-                                   std::string(tunes ? ", or --collectives allgather" : ""));
-  }
+  check_form(app, options);
   if (options.skew_ns && tunes) {
     throw CLI::ValidationError("--skew", "it is for calls of one collective, not for tune");
   }
+}
+
+/// How many calls, and by how many ranks and peers.
+void add_numbers(CLI::App& app, BenchOptions& options) {
+  app.add_option("--iterations", options.iterations, "timed calls per size (default: by time)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--warmup", options.warmup, "calls before them")->check(CLI::NonNegativeNumber);
+  app.add_option("--ports", options.ports, "peers that a step sends to at once (default: chosen)")
+      ->check(CLI::Range(0, 64));
+  app.add_option("--leaders", options.leaders, "ranks per node that talk over rails")
+      ->check(CLI::Range(0, 64));
+  app.add_option("--leader-policy", options.leader_policy,
+                 "which ranks those are: near, socket or packed (default: ALLRAIL_LEADER_POLICY)")
+      ->check(CLI::IsMember({"near", "socket", "packed"}));
 }
 
 /// What is measured besides single calls.
@@ -162,6 +197,14 @@ int refuse_command_line(int code, const std::function<void()>& say) {
 }
 
 }  // namespace
+
+bool is_v_form(std::string_view what) {
+  return std::ranges::find(kVForms, what) != std::end(kVForms);
+}
+
+std::string even_form(const std::string& what) {
+  return is_v_form(what) ? what.substr(0, what.size() - 1) : what;
+}
 
 std::vector<std::uint64_t> parse_sizes(const std::string& text, std::uint64_t factor) {
   std::vector<std::uint64_t> sizes;
@@ -216,26 +259,25 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
   std::string algorithms = "auto";
   std::string mode = "isolated";
   std::string memory = "ordinary";
+  std::string blocks = "ramp";
   bool no_check = false;
   add_what(app, options);
-  app.add_option("--root", options.root, "of gather, scatter and broadcast")
+  app.add_option("--root", options.root, "of gather and scatter, also as v-forms, and of broadcast")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--sizes", sizes, "bytes per rank (alltoall: per pair): 8:1M, or a list 8,64K,1M")
+  app.add_option("--sizes", sizes,
+                 "bytes per rank (alltoall: per pair; v-forms: in the mean): 8:1M, or a list "
+                 "8,64K,1M")
+      ->capture_default_str();
+  app.add_option("--blocks", blocks,
+                 "v-forms: even; ramp: block r of n has (2r + 1) / n times the mean; or single: "
+                 "one block has all bytes (alltoallv: block (s + d) mod n from rank s to d)")
+      ->check(CLI::IsMember({"even", "ramp", "single"}))
       ->capture_default_str();
   app.add_option("--factor", factor, "from one size of a range to the next")->capture_default_str();
-  app.add_option("--iterations", options.iterations, "timed calls per size (default: by time)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--warmup", options.warmup, "calls before them")->check(CLI::NonNegativeNumber);
+  add_numbers(app, options);
   app.add_option("--algorithm", algorithms, "auto, all, or names with commas; see --list")
       ->capture_default_str();
-  app.add_option("--ports", options.ports, "peers that a step sends to at once (default: chosen)")
-      ->check(CLI::Range(0, 64));
-  app.add_option("--leaders", options.leaders, "ranks per node that talk over rails")
-      ->check(CLI::Range(0, 64));
-  app.add_option("--leader-policy", options.leader_policy,
-                 "which ranks those are: near, socket or packed (default: ALLRAIL_LEADER_POLICY)")
-      ->check(CLI::IsMember({"near", "socket", "packed"}));
   app.add_flag("--in-place", options.in_place, "send from this rank's block of the result");
   app.add_option(
          "--memory", memory,
@@ -266,6 +308,7 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
     options.memory = memory == "buffer" ? BenchOptions::Memory::Buffer
                      : memory == "node" ? BenchOptions::Memory::Node
                                         : BenchOptions::Memory::Ordinary;
+    options.blocks = shape_named(blocks);
     options.algorithms = algorithms_named(algorithms, options.what);
     check_what(app, options);
   } catch (const CLI::ParseError& error) {

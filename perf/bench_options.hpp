@@ -7,15 +7,18 @@
 #include <string_view>
 #include <vector>
 
+#include "perf/blocks.hpp"
+
 namespace allrail::perf {
 
 enum class Mode { Isolated, Streaming };
 
 struct BenchOptions {
-  std::string what = "allgather";    // a collective, "put" or "tune"
-  std::vector<std::uint64_t> sizes;  // bytes per rank
-  int iterations = 0;                // 0: by size and time
-  int warmup = -1;                   // -1: by size
+  std::string what = "allgather";        // a collective, "put" or "tune"
+  std::vector<std::uint64_t> sizes;      // bytes per rank, of a v-form in the mean
+  BlockShape blocks = BlockShape::Ramp;  // of a v-form
+  int iterations = 0;                    // 0: by size and time
+  int warmup = -1;                       // -1: by size
   std::vector<std::string> algorithms = {"auto"};
   int ports = 0;
   int leaders = 0;
@@ -39,6 +42,11 @@ struct BenchOptions {
   int root = 0;                          // of collectives that have one
   int peer = -1;                         // put: the rank at the other end
 };
+
+/// Of allgatherv, gatherv, scatterv and alltoallv: blocks of different sizes.
+bool is_v_form(std::string_view what);
+/// The collective that one is a form of; what is none is its own.
+std::string even_form(const std::string& what);
 
 /// Parses the command line. Prints help or an error and ends the process where that is due: the
 /// exit code is returned then, and -1 otherwise.

@@ -10,6 +10,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/base/parse.hpp"
+#include "perf/blocks.hpp"
 
 namespace allrail::perf {
 namespace {
@@ -52,12 +53,21 @@ const char* checked_text(const BenchOptions& options) {
   return options.check ? "every byte checked" : "not checked";
 }
 
+/// What is measured; of a v-form with the shape of its blocks.
+std::string what_text(const BenchOptions& options) {
+  if (!is_v_form(options.what)) return options.what;
+  return fmt::format("{} --blocks {}", options.what, shape_name(options.blocks));
+}
+
 nlohmann::json to_json(const Row& row, const Context& context) {
   nlohmann::json limit;
   if (row.rail_limit_percent >= 0) limit = row.rail_limit_percent;
   nlohmann::json wrong;
   if (row.checked) wrong = row.wrong_bytes;
+  nlohmann::json blocks;
+  if (!row.blocks.empty()) blocks = row.blocks;
   return {{"collective", row.collective},
+          {"blocks", blocks},
           {"algorithm", row.algorithm},
           {"ports", row.ports},
           {"leaders", row.leaders},
@@ -145,7 +155,7 @@ void print_memory(const Context& context) {
 }  // namespace
 
 void print_header(const Context& context, const BenchOptions& options) {
-  fmt::print("# allrail-bench {}: {} ranks on {} nodes, {} rails, {}, {}\n", options.what,
+  fmt::print("# allrail-bench {}: {} ranks on {} nodes, {} rails, {}, {}\n", what_text(options),
              context.ranks, context.nodes, context.rails, mode_name(context.mode),
              checked_text(options));
   print_memory(context);
@@ -178,7 +188,7 @@ double overlap_percent(double call_us, double compute_us, double both_us) {
 void print_overlap_header(const Context& context, const BenchOptions& options) {
   fmt::print(
       "# allrail-bench {} --overlap: {} ranks on {} nodes, {} rails, {} tests per call, {}\n",
-      options.what, context.ranks, context.nodes, context.rails, options.overlap_tests,
+      what_text(options), context.ranks, context.nodes, context.rails, options.overlap_tests,
       checked_text(options));
   print_memory(context);
   fmt::print("{:>9} {:>9} {:<24} {:>2} {:>2} {:>10} {:>10} {:>10} {:>8} {:>6}\n", "bytes", "total",
@@ -200,7 +210,7 @@ void print_skew_header(const Context& context, const BenchOptions& options) {
       "# allrail-bench {} --skew: {} ranks on {} nodes, {} rails, up to {:g} us late, seed {}, "
       "{}\n"
       "# min to max: from the arrival of the last rank to the end of the last rank\n",
-      options.what, context.ranks, context.nodes, context.rails,
+      what_text(options), context.ranks, context.nodes, context.rails,
       static_cast<double>(*options.skew_ns) * 1e-3, options.skew_seed, checked_text(options));
   print_memory(context);
   fmt::print(

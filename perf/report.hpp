@@ -28,6 +28,7 @@ double overlap_percent(double call_us, double compute_us, double both_us);
 
 struct Row {
   std::string collective;
+  std::string blocks;  // of a v-form how they differ; else empty
   std::string algorithm;
   int ports = 1;
   int leaders = 1;

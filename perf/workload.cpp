@@ -2,102 +2,30 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "lib/diagnostics.hpp"
+#include "perf/blocks.hpp"
 #include "perf/pattern.hpp"
+#include "perf/workload_buffers.hpp"
 
 namespace allrail::perf {
 namespace {
 
-using Memory = BenchOptions::Memory;
-using Bytes = std::span<std::byte>;
-
 constexpr std::byte kStale{0xA5};
 
-/// Memory of any kind.
-class BenchMemory {
+class Allgather : public TwoBuffers {
  public:
-  BenchMemory(Communicator& communicator, Memory kind, std::uint64_t bytes) : kind_(kind) {
-    if (kind == Memory::Buffer) buffer_ = communicator.allocate<std::byte>(bytes);
-    if (kind == Memory::Node) node_buffer_ = communicator.allocate_node_shared<std::byte>(bytes);
-    if (kind == Memory::Ordinary) ordinary_.resize(bytes);
-  }
-  Bytes bytes() {
-    if (kind_ == Memory::Node) return node_buffer_;
-    if (kind_ == Memory::Buffer) return buffer_;
-    return ordinary_;
-  }
-
- private:
-  Memory kind_;
-  std::vector<std::byte> ordinary_;
-  Buffer<std::byte> buffer_;
-  NodeBuffer<std::byte> node_buffer_;
-};
-
-/// What all have in common: two buffers, and blocks that are numbered by who they are from.
-class TwoBuffers : public Workload {
- public:
-  TwoBuffers(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
-             const CallOptions& call, std::uint64_t send_bytes, std::uint64_t receive_bytes)
-      : communicator_(communicator),
-        options_(options),
-        call_(call),
-        bytes_(bytes),
-        ranks_(static_cast<std::uint64_t>(communicator.size())),
-        rank_(static_cast<std::uint64_t>(communicator.rank())),
-        send_memory_(communicator, options.memory == Memory::Node ? Memory::Buffer : options.memory,
-                     send_bytes),
-        receive_memory_(communicator, options.memory, receive_bytes),
-        send_(send_memory_.bytes()),
-        receive_(receive_memory_.bytes()) {}
-
-  double bus_factor() const override {
-    return static_cast<double>(ranks_ - 1) / static_cast<double>(ranks_);
-  }
-  std::uint64_t bytes_total() const override { return ranks_ * bytes_; }
-  std::uint64_t rail_bytes() const override { return bytes_ * (ranks_ - node_size()); }
-
- protected:
-  std::uint64_t node_size() const { return static_cast<std::uint64_t>(communicator_.node_size()); }
-  bool is_root() const { return communicator_.rank() == options_.root; }
-  Bytes block(Bytes buffer, std::uint64_t index) const {
-    return buffer.subspan(index * bytes_, bytes_);
-  }
-  /// Block `index` of a buffer with the blocks of all, from one rank to another.
-  static int name_of(std::uint64_t from, std::uint64_t to, std::uint64_t ranks) {
-    return static_cast<int>(from * ranks + to);
-  }
-
-  Communicator& communicator_;
-  const BenchOptions& options_;
-  const CallOptions& call_;
-  const std::uint64_t bytes_;
-  const std::uint64_t ranks_;
-  const std::uint64_t rank_;
-
- private:
-  BenchMemory send_memory_;
-  BenchMemory receive_memory_;
-
- protected:
-  Bytes send_;
-  Bytes receive_;
-};
-
-class Allgather final : public TwoBuffers {
- public:
-  Allgather(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
-            const CallOptions& call)
-      : TwoBuffers(communicator, options, bytes, call, bytes,
-                   bytes * static_cast<std::uint64_t>(communicator.size())) {}
+  explicit Allgather(const Given& given) : TwoBuffers(given, given.mine(), given.blocks.total()) {}
 
   void call() override { communicator_.allgather(source(), receive_, call_); }
   Plan plan() override { return communicator_.plan_allgather(source(), receive_, call_); }
   bool ranks_end_alike() const override { return true; }
   void prepare(std::uint64_t seed) override {
     // What a node shares is written by one rank of it, and by none that is ahead of others.
-    const bool is_shared = options_.memory == Memory::Node;
+    const bool is_shared = options_.memory == BenchOptions::Memory::Node;
     if (is_shared) communicator_.barrier();
     if (!is_shared || communicator_.node_rank() == 0) std::ranges::fill(receive_, kStale);
     if (is_shared) communicator_.barrier();
@@ -110,19 +38,30 @@ class Allgather final : public TwoBuffers {
     }
     return wrong;
   }
+  std::uint64_t rail_bytes() const override { return bytes_elsewhere(); }
 
- private:
+ protected:
+  std::uint64_t bus_bytes() const override {
+    return blocks_.total() - std::ranges::min(blocks_.counts());
+  }
   Bytes source() const { return options_.in_place ? block(receive_, rank_) : send_; }
 };
 
-class Gather final : public TwoBuffers {
+class Allgatherv final : public Allgather {
  public:
-  Gather(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
-         const CallOptions& call)
-      : TwoBuffers(communicator, options, bytes, call, bytes,
-                   communicator.rank() == options.root
-                       ? bytes * static_cast<std::uint64_t>(communicator.size())
-                       : 0) {}
+  using Allgather::Allgather;
+
+  void call() override { communicator_.allgatherv(source(), receive_, blocks_.counts(), call_); }
+  Plan plan() override {
+    return communicator_.plan_allgatherv(source(), receive_, blocks_.counts(), call_);
+  }
+  // Who has most of the bytes awaits few, and is done early.
+  bool ranks_end_alike() const override { return options_.blocks == BlockShape::Even; }
+};
+
+class Gather : public TwoBuffers {
+ public:
+  explicit Gather(const Given& given) : TwoBuffers(given, given.mine(), given.all_at_root()) {}
 
   void call() override { communicator_.gather(source(), receive_, options_.root, call_); }
   Plan plan() override {
@@ -139,21 +78,30 @@ class Gather final : public TwoBuffers {
     }
     return wrong;
   }
-  std::uint64_t rail_bytes() const override { return is_root() ? TwoBuffers::rail_bytes() : 0; }
+  std::uint64_t rail_bytes() const override { return is_root() ? bytes_elsewhere() : 0; }
 
- private:
+ protected:
+  std::uint64_t bus_bytes() const override {
+    return blocks_.total() - blocks_.bytes(static_cast<std::size_t>(options_.root));
+  }
   Bytes source() const { return options_.in_place && is_root() ? block(receive_, rank_) : send_; }
 };
 
-class Scatter final : public TwoBuffers {
+class Gatherv final : public Gather {
  public:
-  Scatter(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
-          const CallOptions& call)
-      : TwoBuffers(communicator, options, bytes, call,
-                   communicator.rank() == options.root
-                       ? bytes * static_cast<std::uint64_t>(communicator.size())
-                       : 0,
-                   bytes) {}
+  using Gather::Gather;
+
+  void call() override {
+    communicator_.gatherv(source(), receive_, blocks_.counts(), options_.root, call_);
+  }
+  Plan plan() override {
+    return communicator_.plan_gatherv(source(), receive_, blocks_.counts(), options_.root, call_);
+  }
+};
+
+class Scatter : public TwoBuffers {
+ public:
+  explicit Scatter(const Given& given) : TwoBuffers(given, given.all_at_root(), given.mine()) {}
 
   void call() override { communicator_.scatter(send_, target(), options_.root, call_); }
   Plan plan() override { return communicator_.plan_scatter(send_, target(), options_.root, call_); }
@@ -166,17 +114,30 @@ class Scatter final : public TwoBuffers {
   std::uint64_t wrong(std::uint64_t seed) override {
     return wrong_bytes(target(), communicator_.rank(), seed);
   }
-  std::uint64_t rail_bytes() const override { return is_root() ? TwoBuffers::rail_bytes() : 0; }
+  std::uint64_t rail_bytes() const override { return is_root() ? bytes_elsewhere() : 0; }
 
- private:
+ protected:
+  std::uint64_t bus_bytes() const override {
+    return blocks_.total() - blocks_.bytes(static_cast<std::size_t>(options_.root));
+  }
   Bytes target() const { return options_.in_place && is_root() ? block(send_, rank_) : receive_; }
+};
+
+class Scatterv final : public Scatter {
+ public:
+  using Scatter::Scatter;
+
+  void call() override {
+    communicator_.scatterv(send_, target(), blocks_.counts(), options_.root, call_);
+  }
+  Plan plan() override {
+    return communicator_.plan_scatterv(send_, target(), blocks_.counts(), options_.root, call_);
+  }
 };
 
 class Broadcast final : public TwoBuffers {
  public:
-  Broadcast(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
-            const CallOptions& call)
-      : TwoBuffers(communicator, options, bytes, call, 0, bytes) {}
+  explicit Broadcast(const Given& given) : TwoBuffers(given, 0, given.blocks.total()) {}
 
   void call() override { communicator_.broadcast(receive_, options_.root, call_); }
   Plan plan() override { return communicator_.plan_broadcast(receive_, options_.root, call_); }
@@ -185,18 +146,18 @@ class Broadcast final : public TwoBuffers {
     if (is_root()) fill_pattern(receive_, 0, seed);
   }
   std::uint64_t wrong(std::uint64_t seed) override { return wrong_bytes(receive_, 0, seed); }
-  std::uint64_t bytes_total() const override { return bytes_; }
-  double bus_factor() const override { return 1; }
-  std::uint64_t rail_bytes() const override { return ranks_ > node_size() ? bytes_ : 0; }
+  std::uint64_t rail_bytes() const override {
+    return communicator_.node_count() > 1 ? blocks_.total() : 0;
+  }
+
+ protected:
+  std::uint64_t bus_bytes() const override { return blocks_.total(); }
 };
 
-class Alltoall final : public TwoBuffers {
+class Alltoall : public TwoBuffers {
  public:
-  Alltoall(Communicator& communicator, const BenchOptions& options, std::uint64_t bytes,
-           const CallOptions& call)
-      : TwoBuffers(communicator, options, bytes, call,
-                   bytes * static_cast<std::uint64_t>(communicator.size()),
-                   bytes * static_cast<std::uint64_t>(communicator.size())) {}
+  explicit Alltoall(const Given& given)
+      : TwoBuffers(given, given.blocks.total(), given.blocks.total()) {}
 
   void call() override { communicator_.alltoall(source(), receive_, call_); }
   Plan plan() override { return communicator_.plan_alltoall(source(), receive_, call_); }
@@ -213,10 +174,47 @@ class Alltoall final : public TwoBuffers {
     }
     return wrong;
   }
-  std::uint64_t rail_bytes() const override { return node_size() * TwoBuffers::rail_bytes(); }
+  /// As much leaves a node as comes to it.
+  std::uint64_t rail_bytes() const override {
+    const std::vector<int> nodes = diagnostics::describe_job(communicator_).node_of;
+    std::uint64_t bytes = 0;
+    for (std::size_t from = 0; from < nodes.size(); ++from) {
+      if (nodes[from] != communicator_.node()) continue;
+      for (std::size_t to = 0; to < nodes.size(); ++to) {
+        if (nodes[to] != communicator_.node()) bytes += pair_bytes(from, to);
+      }
+    }
+    return bytes;
+  }
+
+ protected:
+  std::uint64_t bus_bytes() const override {
+    std::uint64_t least = blocks_.total();
+    for (std::uint64_t rank = 0; rank < ranks_; ++rank) {
+      least = std::min(least, pair_bytes(rank, rank));
+    }
+    return blocks_.total() - least;
+  }
+  Bytes source() const { return options_.in_place ? receive_ : send_; }
 
  private:
-  Bytes source() const { return options_.in_place ? receive_ : send_; }
+  /// Of any two ranks, from the blocks of this one: see blocks_of_pairs().
+  std::uint64_t pair_bytes(std::uint64_t from, std::uint64_t to) const {
+    return blocks_.bytes((from + to + ranks_ - rank_) % ranks_);
+  }
+};
+
+class Alltoallv final : public Alltoall {
+ public:
+  using Alltoall::Alltoall;
+
+  void call() override {
+    communicator_.alltoallv(source(), receive_, blocks_.counts(), blocks_.counts(), call_);
+  }
+  Plan plan() override {
+    return communicator_.plan_alltoallv(source(), receive_, blocks_.counts(), blocks_.counts(),
+                                        call_);
+  }
 };
 
 class Barrier final : public Workload {
@@ -228,6 +226,7 @@ class Barrier final : public Workload {
   void prepare(std::uint64_t /*seed*/) override {}
   std::uint64_t wrong(std::uint64_t /*seed*/) override { return 0; }
   std::uint64_t bytes_total() const override { return 0; }
+  std::uint64_t largest_block_bytes() const override { return 0; }
   double bus_factor() const override { return 0; }
   std::uint64_t rail_bytes() const override { return 0; }
   bool can_be_checked() const override { return false; }
@@ -236,24 +235,45 @@ class Barrier final : public Workload {
   Communicator& communicator_;
 };
 
+/// Bytes are the mean of what the blocks have.
+Blocks blocks_for(const Communicator& communicator, const BenchOptions& options,
+                  std::uint64_t bytes) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const std::string collective = even_form(options.what);
+  if (collective == "broadcast") return blocks_of_ranks(BlockShape::Even, bytes, 1, 0);
+  const BlockShape shape = is_v_form(options.what) ? options.blocks : BlockShape::Even;
+  if (collective == "alltoall") {
+    return blocks_of_pairs(shape, bytes, ranks, static_cast<std::size_t>(communicator.rank()));
+  }
+  const bool has_root = collective != "allgather";
+  const auto root = static_cast<std::size_t>(has_root ? options.root : 0);
+  return blocks_of_ranks(shape, bytes, ranks, single_owner(root, ranks));
+}
+
+template <class AnyWorkload>
+std::unique_ptr<Workload> make(const Given& given) {
+  return std::make_unique<AnyWorkload>(given);
+}
+
+constexpr struct {
+  std::string_view what;
+  std::unique_ptr<Workload> (*make)(const Given& given);
+} kWorkloads[] = {
+    {"allgather", make<Allgather>}, {"allgatherv", make<Allgatherv>},
+    {"gather", make<Gather>},       {"gatherv", make<Gatherv>},
+    {"scatter", make<Scatter>},     {"scatterv", make<Scatterv>},
+    {"broadcast", make<Broadcast>}, {"alltoall", make<Alltoall>},
+    {"alltoallv", make<Alltoallv>},
+};
+
 }  // namespace
 
 std::unique_ptr<Workload> make_workload(Communicator& communicator, const BenchOptions& options,
                                         std::uint64_t bytes, const CallOptions& call) {
   if (options.what == "barrier") return std::make_unique<Barrier>(communicator);
-  if (options.what == "gather") {
-    return std::make_unique<Gather>(communicator, options, bytes, call);
-  }
-  if (options.what == "scatter") {
-    return std::make_unique<Scatter>(communicator, options, bytes, call);
-  }
-  if (options.what == "broadcast") {
-    return std::make_unique<Broadcast>(communicator, options, bytes, call);
-  }
-  if (options.what == "alltoall") {
-    return std::make_unique<Alltoall>(communicator, options, bytes, call);
-  }
-  return std::make_unique<Allgather>(communicator, options, bytes, call);
+  const auto* const found =
+      std::ranges::find(kWorkloads, options.what, [](const auto& row) { return row.what; });
+  return found->make({communicator, options, call, blocks_for(communicator, options, bytes)});
 }
 
 }  // namespace allrail::perf

@@ -28,6 +28,8 @@ class Workload {
   /// What nccl-tests call the size of the call, and the share of it that crosses the bus.
   virtual std::uint64_t bytes_total() const = 0;
   virtual double bus_factor() const = 0;
+  /// What the choice of an algorithm goes by.
+  virtual std::uint64_t largest_block_bytes() const = 0;
   /// What the rails of this rank's node have to carry in the busier direction. Of a gather or
   /// scatter only the root says it, whose node has the most.
   virtual std::uint64_t rail_bytes() const = 0;
@@ -37,8 +39,8 @@ class Workload {
   virtual bool can_be_checked() const { return true; }
 };
 
-/// `bytes` of every rank; of a broadcast the data, of an alltoall every pair's block. The
-/// communicator, the options and the call options outlive it.
+/// `bytes` of every rank, of a v-form in the mean; of a broadcast the data, of an alltoall every
+/// pair's block. The communicator, the options and the call options outlive it.
 std::unique_ptr<Workload> make_workload(Communicator& communicator, const BenchOptions& options,
                                         std::uint64_t bytes, const CallOptions& call);
 

@@ -67,6 +67,40 @@ TEST(BenchOptions, ABroadcastHasOneBuffer) {
   EXPECT_NE(refusal({"broadcast", "--in-place"}).find("--in-place"), std::string::npos);
 }
 
+TEST(BenchOptions, OnlyBlocksOfVFormsDiffer) {
+  BenchOptions options;
+  for (const char* const what : {"allgatherv", "gatherv", "scatterv", "alltoallv"}) {
+    EXPECT_EQ(parse({what}, options), -1);
+    EXPECT_EQ(options.blocks, BlockShape::Ramp);
+    EXPECT_EQ(parse({what, "--blocks", "single"}, options), -1);
+    EXPECT_EQ(options.blocks, BlockShape::Single);
+    EXPECT_EQ(parse({what, "--blocks", "even"}, options), -1);
+    EXPECT_EQ(options.blocks, BlockShape::Even);
+    EXPECT_NE(refusal({what, "--blocks", "odd"}).find("--blocks"), std::string::npos);
+  }
+  for (const std::string what : {"allgather", "broadcast", "alltoall", "barrier", "put", "fit"}) {
+    const std::string said = refusal({what, "--blocks", "ramp"});
+    EXPECT_NE(said.find("--blocks: "), std::string::npos) << said;
+    EXPECT_NE(said.find("only, not in " + what), std::string::npos) << said;
+  }
+  EXPECT_NE(refusal({"tune", "t.json", "--blocks", "even"}), "");
+}
+
+TEST(BenchOptions, AVFormHasWhatItsEvenFormHas) {
+  BenchOptions options;
+  EXPECT_EQ(even_form("alltoallv"), "alltoall");
+  EXPECT_EQ(even_form("broadcast"), "broadcast");
+  EXPECT_EQ(parse({"gatherv", "--algorithm", "all"}, options), -1);
+  BenchOptions even;
+  EXPECT_EQ(parse({"gather", "--algorithm", "all"}, even), -1);
+  EXPECT_EQ(options.algorithms, even.algorithms);
+  EXPECT_FALSE(even.algorithms.empty());
+  EXPECT_EQ(parse({"allgatherv", "--memory", "node"}, options), -1);
+  EXPECT_NE(refusal({"alltoallv", "--memory", "node"}).find("--memory"), std::string::npos);
+  // A tuning file has one list for both forms.
+  EXPECT_NE(refusal({"tune", "t.json", "--collectives", "gatherv"}), "");
+}
+
 TEST(BenchOptions, AMarginMayHaveAFraction) {
   BenchOptions options;
   EXPECT_EQ(parse({"tune", "t.json", "--margin", "2.5"}, options), -1);
