@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from .blocks import V_FORMS
 from .results import Samples
 from .settings import DEFAULT_SIZES, PEERS, SETTINGS, SIZE_RANGES, format_bytes, parse_sizes
 
@@ -115,6 +116,7 @@ GOALS_OF = {
     "broadcast": _goals_with_limit(0.85),
     "alltoall": _goals_with_limit(0.90),
     "barrier": (),
+    **{name: () for name in V_FORMS},
 }
 
 

@@ -134,6 +134,7 @@ def program_words(
     iterations: int,
     warmup: int,
     sizes: list[int],
+    shape: str | None = None,
 ) -> list[str]:
     counts = [str(iterations), str(warmup)]
     if library == BARE:
@@ -142,9 +143,10 @@ def program_words(
         return [*words, mode, *counts, *(str(size) for size in sizes)]
     if library not in MEMORY_OF:
         program = f"{PROGRAMS}/mpi_collective.{library.split('-')[0]}"
-        return [program, collective, mode, *counts, *(str(size) for size in sizes)]
+        what = f"{collective}:{shape}" if shape else collective
+        return [program, what, mode, *counts, *(str(size) for size in sizes)]
     return [
-        *("/build/perf/allrail-bench", collective),
+        *("/build/perf/allrail-bench", collective, *(["--blocks", shape] if shape else [])),
         *("--memory", MEMORY_OF[library], "--mode", mode),
         *("--iterations", counts[0], "--warmup", counts[1]),
         *("--sizes", ",".join(str(size) for size in sizes)),

@@ -43,7 +43,7 @@ def time_lines(samples: Samples, setting: Setting, mode: str) -> dict[str, Line]
     lines["rail limit"] = [
         (size, Spread(limit, limit, limit))
         for size in sizes
-        if (limit := rail_limit_us(setting, size, samples.collective)) is not None
+        if (limit := rail_limit_us(setting, size, samples.collective, samples.shape)) is not None
     ]
     return lines
 
@@ -126,10 +126,11 @@ def draw(file: pathlib.Path, title: str, unit: str, chosen: list[Panel]) -> None
 def main(arguments: list[str]) -> None:
     source, folder = (pathlib.Path(argument) for argument in arguments)
     document = json.loads(source.read_text(encoding="utf-8"))
-    name = document["context"]["collective"]
-    samples = Samples(document["results"], name)
+    name, shape = document["context"]["collective"], document["context"].get("blocks")
+    samples = Samples(document["results"], name, shape)
+    size = f"mean bytes per rank, {shape} blocks" if shape else "bytes per rank"
     for file, title, unit, lines_of in (
-        ("times.svg", f"{name}: microseconds over bytes per rank", "us", time_lines),
+        ("times.svg", f"{name}: microseconds over {size}", "us", time_lines),
         ("ratios.svg", f"{name}: the best peer's time over Allrail's", "ratio", ratio_lines),
     ):
         chosen = panels(samples, lines_of)

@@ -14,6 +14,11 @@ from .settings import (
     rail_limit_us,
 )
 
+HOW_BLOCKS_DIFFER = {
+    "even": "all have the same.",
+    "ramp": "of n blocks number r has (2r + 1) / n times the mean.",
+    "single": "one of n blocks, number n / 2, has all bytes.",
+}
 HOW_TO_READ = (
     "Times are microseconds: the mean over the ranks of each rank's median call, of that the "
     "median of the repetitions (and the least and the most), then the slowest rank's median call.",
@@ -93,7 +98,8 @@ def setting_table(samples: Samples, setting: Setting, mode: str) -> list[str]:
     ours = [library for library in libraries if library in MEMORY_OF]
     compared = ours if len(ours) < len(libraries) else []
     limited = setting.rates is not None and samples.collective != "barrier"
-    head = ["bytes per rank", *(["rail limit"] if limited else []), *libraries]
+    head = ["mean bytes per rank" if samples.shape else "bytes per rank"]
+    head += [*(["rail limit"] if limited else []), *libraries]
     head += [f"{library} of the limit" for library in (libraries if limited else [])]
     head += ["best peer"] if compared else []
     for library in compared:
@@ -106,7 +112,7 @@ def setting_table(samples: Samples, setting: Setting, mode: str) -> list[str]:
     ]
     for size in samples.sizes(setting.name, mode):
         at = (setting.name, mode, size)
-        limit = rail_limit_us(setting, size, samples.collective)
+        limit = rail_limit_us(setting, size, samples.collective, samples.shape)
         cells = [format_bytes(size), *([format_us(limit)] if limit is not None else [])]
         cells += [
             format_time(samples.spread(*at, library, MEAN), samples.spread(*at, library, SLOWEST))
@@ -154,6 +160,19 @@ def context_lines(context: dict, samples: Samples, failed: list[dict]) -> list[s
     return [line for text in lines for line in (text, "")]
 
 
+def block_lines(samples: Samples) -> list[str]:
+    """What the sizes of a v-form mean."""
+    if samples.shape is None:
+        return []
+    numbered = "ranks"
+    if samples.collective == "alltoallv":
+        numbered = "pairs of ranks: from s to d goes block (s + d) mod n"
+    return [
+        f"- Blocks ({samples.shape}) are of {numbered}; sizes are their mean, and "
+        + HOW_BLOCKS_DIFFER[samples.shape]
+    ]
+
+
 def peer_lines(peers: dict) -> list[str]:
     """How every peer was started, for who wants to know whether it was at its best."""
     lines = ["## The peers' settings", ""]
@@ -165,11 +184,12 @@ def peer_lines(peers: dict) -> list[str]:
 
 def write_report(document: dict) -> str:
     context = document["context"]
-    samples = Samples(document["results"], context["collective"])
+    samples = Samples(document["results"], context["collective"], context.get("blocks"))
     lines = [f"# {context['collective'].capitalize()}: Allrail beside its peers", ""]
     lines += context_lines(context, samples, document["failed"])
     for text in HOW_TO_READ:
         lines.append(f"- {text}")
+    lines += block_lines(samples)
     if GOALS_OF[context["collective"]]:
         lines += ["", *goal_table(samples)]
     lines += ["", "## Every setting"]

@@ -27,8 +27,11 @@ class Spread:
 class Samples:
     """Times in microseconds by setting, mode, size, library and repetition."""
 
-    def __init__(self, samples: list[dict], collective: str = "allgather"):
+    def __init__(
+        self, samples: list[dict], collective: str = "allgather", shape: str | None = None
+    ):
         self.collective = collective
+        self.shape = shape  # of a v-form's blocks
         self._times: dict[tuple, dict[int, dict]] = {}
         for sample in samples:
             key = (
@@ -87,9 +90,12 @@ class Samples:
 
     def share_of_limit(self, setting: Setting, mode: str, size: int, library: str) -> float | None:
         """The rail limit over the median call: 1 is what no algorithm can be better than."""
-        limit = rail_limit_us(setting, size, self.collective)
+        limit = rail_limit_us(setting, size, self.collective, self.shape)
         # Ranks that only send, or that receive first, are done long before the call is.
-        which = MEAN if self.collective == "allgather" else SLOWEST
+        ends_alike = self.collective == "allgather" or (
+            self.collective == "allgatherv" and self.shape == "even"
+        )
+        which = MEAN if ends_alike else SLOWEST
         spread = self.spread(setting.name, mode, size, library, which)
         return limit / spread.median if limit and spread else None
 

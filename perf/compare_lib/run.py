@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from . import peers
-from .settings import MEMORY_OF, MODES, ONLY_ALLGATHER, Setting, group_sizes
+from .settings import BARE, MEMORY_OF, MODES, ONLY_ALLGATHER, Setting, group_sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Plan:
     iterations: int | None
     limit_s: int
     congestion: str | None = None  # of TCP in all hosts, else the machine's
+    shape: str | None = None  # of a v-form's blocks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +47,8 @@ def say(text: str) -> None:
 def libraries_of(plan: Plan, setting: Setting, repetition: int) -> list[str]:
     """Another one begins in each repetition, so that none always follows the same neighbor."""
     chosen = [library for library in setting.libraries if library in plan.libraries]
-    if plan.collective != "allgather":
-        chosen = [library for library in chosen if library not in ONLY_ALLGATHER]
+    left_out = {"allgather": (), "allgatherv": (BARE,)}.get(plan.collective, ONLY_ALLGATHER)
+    chosen = [library for library in chosen if library not in left_out]
     first = repetition % max(1, len(chosen))
     return chosen[first:] + chosen[:first]
 
@@ -67,7 +68,7 @@ def plan_launches(plan: Plan, setting: Setting, repetition: int, done: set) -> l
 def launch_line(plan: Plan, setting: Setting, number: int, launch: Launch, folder: str) -> str:
     words = peers.start_words(launch.library, setting)
     counts = (launch.mode, launch.iterations, launch.warmup, launch.sizes)
-    words += peers.program_words(launch.library, setting, plan.collective, *counts)
+    words += peers.program_words(launch.library, setting, plan.collective, *counts, plan.shape)
     if launch.library in MEMORY_OF:
         words += ["--algorithm", plan.algorithm, "--json", f"{folder}/{number}.json"]
     return shlex.join(["launch", str(number), str(plan.limit_s), *words])

@@ -2,8 +2,10 @@
 
 import dataclasses
 
+from .blocks import V_FORMS, busiest_bytes
+
 # What both measuring programs know; the first is measured unless --collective names another.
-COLLECTIVES = ("allgather", "gather", "scatter", "broadcast", "alltoall", "barrier")
+COLLECTIVES = ("allgather", "gather", "scatter", "broadcast", "alltoall", "barrier", *V_FORMS)
 MODES = ("isolated", "streaming")
 DEFAULT_SIZES = "8,64,256,1K,4K,16K,64K,256K,1M"
 SIZE_RANGES = (("8 B - 1 KiB", 1, 1 << 10), ("4 - 64 KiB", 4 << 10, 64 << 10)) + (
@@ -18,7 +20,8 @@ PEERS = ("openmpi-ob1", TOLD, "openmpi-ucx", "mpich")
 # No library: an allgather written by hand for this lab alone, which shows what the machine allows.
 BARE = "bare"
 LIBRARIES = (*MEMORY_OF, *PEERS, BARE)
-# The kinds of memory that make a difference to an allgather are nothing special to the others.
+# The kinds of memory that make a difference to an allgather are nothing special to the others, but
+# for its v-form, which the hand-written one is not.
 ONLY_ALLGATHER = ("allrail-buffer", "allrail-node", BARE)
 
 
@@ -123,21 +126,27 @@ def choose_settings(only: str) -> list[Setting]:
     ]
 
 
-def rail_limit_us(setting: Setting, size: int, collective: str = "allgather") -> float | None:
+def rail_limit_us(
+    setting: Setting, size: int, collective: str = "allgather", shape: str | None = None
+) -> float | None:
     """What the node must send or receive that has most of it, over its rails.
 
     Blocks of all ranks on the other nodes: of an allgather on every node, of a gather or scatter at
     the root, of an alltoall for each rank of the node; of a broadcast only the data. A barrier has
-    none.
+    none. Of a v-form size is the mean, and the shape says what the blocks have.
     """
     if setting.rates is None or collective == "barrier":
         return None
+    bytes_per_us = sum(setting.rates) / 8
+    if shape is not None:
+        counts = (setting.hosts, setting.per_host)
+        return busiest_bytes(collective, shape, size, *counts) / bytes_per_us
     blocks = (setting.hosts - 1) * setting.per_host
     if collective == "alltoall":
         blocks *= setting.per_host
     if collective == "broadcast":
         blocks = 1
-    return blocks * size / (sum(setting.rates) * 1e6 / 8) * 1e6
+    return blocks * size / bytes_per_us
 
 
 def iterations_for(setting: Setting, mode: str, size: int) -> int:

@@ -44,7 +44,8 @@ if try "allgathers" \
   done
 fi
 peers=allrail,openmpi-ob1,mpich
-for collective in gather scatter broadcast alltoall barrier; do
+for collective in gather scatter broadcast alltoall barrier \
+  allgatherv gatherv scatterv alltoallv; do
   size=64
   [ $collective != barrier ] || size=0
   try "$collective" compare $collective --collective $collective --only node2 --sizes 64 \

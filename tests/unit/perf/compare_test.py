@@ -312,6 +312,13 @@ class Plots(unittest.TestCase):
             self.assertIn("allrail", pathlib.Path(folder, "ratios.svg").read_text())
 
 
+def compare_program():
+    loader = importlib.machinery.SourceFileLoader("compare_program", str(ROOT / "perf/compare"))
+    program = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(program)
+    return program
+
+
 class Launches(unittest.TestCase):
     def plan(self, **changes):
         values = {"settings": [NODE2], "libraries": settings.LIBRARIES, "modes": settings.MODES}
@@ -492,13 +499,8 @@ class Launches(unittest.TestCase):
         self.assertNotIn("bandwidth", " ".join(untold))
 
     def test_five_repetitions_unless_said(self):
-        path = str(ROOT / "perf/compare")
-        loader = importlib.machinery.SourceFileLoader("compare_program", path)
-        spec = importlib.util.spec_from_loader(loader.name, loader)
-        program = importlib.util.module_from_spec(spec)
-        loader.exec_module(program)
         with mock.patch.object(sys, "argv", ["compare"]):
-            self.assertEqual(program.parse_arguments().repetitions, 5)
+            self.assertEqual(compare_program().parse_arguments().repetitions, 5)
 
     def test_all_programs_make_as_many_batches(self):
         found = {
