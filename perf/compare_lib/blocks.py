@@ -28,7 +28,6 @@ def busiest_bytes(collective: str, shape: str, mean_bytes: int, hosts: int, per_
                 if one // per_host != other // per_host:
                     found[one // per_host] += sizes[(one + other) % ranks]
         return max(found)
-    of_hosts = [sum(sizes[host * per_host : (host + 1) * per_host]) for host in range(hosts)]
-    # Every host takes what it has not, or the root's does, or gives it.
-    least = min(of_hosts) if collective == "allgatherv" else of_hosts[0]
-    return sum(sizes) - least
+    # The root's host takes what it has not, or gives it; of an allgather every host takes that, and
+    # no other has less than the first one.
+    return sum(sizes[per_host:])

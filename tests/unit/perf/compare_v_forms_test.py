@@ -117,6 +117,7 @@ class VForms(unittest.TestCase):
         ((_, lines),) = plot.panels(Samples(times, "alltoallv", "ramp"), plot.time_lines)
         limit = settings.rail_limit_us(compare_test.SHAPED_X1, 1 << 20, "alltoallv", "ramp")
         self.assertEqual(lines["rail limit"], [(1 << 20, Spread(limit, limit, limit))])
+        self.assertIn(f"| 1 MiB | {limit:.0f} | 20000", written)
 
     def test_command_line(self):
         for words, shape in (
