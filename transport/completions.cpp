@@ -10,6 +10,9 @@ namespace {
 constexpr std::int64_t kMostUnsentBytes = 4096;
 constexpr std::uint32_t kMostUnsentShare = 4;
 
+// Of fewer chunks than this, one more or less for a rail says nothing.
+constexpr std::uint32_t kLeastChunksToLearn = 6;
+
 std::int64_t most_unsent_bytes(std::uint32_t watched_bytes) {
   return std::min<std::int64_t>(kMostUnsentBytes, watched_bytes / kMostUnsentShare);
 }
@@ -79,19 +82,35 @@ void FabricState::chunk_done(Peer& peer, const ChunkName& chunk) {
   // A goodbye has completed it, and what was in flight is acknowledged later.
   if (put.done_chunks == put.cut.count) return;
   if (++put.done_chunks < put.cut.count) return;
-  if (Observation* observed = observation_of(put)) learn_shares(peer, *observed);
+  if (Observation* observed = observation_of(put)) {
+    const bool is_whole = observed->chunks >= kLeastChunksToLearn;
+    if (--observed->open_puts == 0 && is_whole) learn_shares(peer, *observed);
+  }
   complete(peer, put);
 }
 
-void FabricState::observe(const OpenPut& put) {
-  Observation& observed = observations_[put.order % kObservedPuts] = {put.order, {}, {}};
+/// Puts of few chunks are observed together with the next ones to the same peer.
+void FabricState::observe(OpenPut& put) {
+  Observation& newest = observations_[newest_observation_ % kObservations];
+  const bool is_short = put.cut.count < kLeastChunksToLearn;
+  if (is_short && newest.number != 0 && newest.peer == put.peer &&
+      newest.chunks < kLeastChunksToLearn) {
+    put.observation = newest.number;
+    newest.chunks += put.cut.count;
+    ++newest.open_puts;
+    return;
+  }
+  put.observation = ++newest_observation_;
+  Observation& observed = observations_[newest_observation_ % kObservations];
+  observed = {newest_observation_, put.peer, put.cut.count, 1, {}, {}};
   for (std::size_t i = 0; i < rails_.size(); ++i) observed.busy_ns[i] = rails_[i].busy_ns(now_ns_);
 }
 
 /// nullptr: nobody observes it.
 Observation* FabricState::observation_of(const OpenPut& put) {
-  Observation& observed = observations_[put.order % kObservedPuts];
-  return observed.order == put.order ? &observed : nullptr;
+  if (put.observation == 0) return nullptr;
+  Observation& observed = observations_[put.observation % kObservations];
+  return observed.number == put.observation ? &observed : nullptr;
 }
 
 void FabricState::learn_shares(const Peer& peer, Observation& observed) {

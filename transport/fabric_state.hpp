@@ -92,7 +92,8 @@ class FabricState : public RailEvents {
   std::int64_t ahead_since_ns_ = 0;
   Shares shares_;           // of puts that are cut
   TurnShares turn_shares_;  // of others that are answered
-  std::array<Observation, kObservedPuts> observations_{};
+  std::array<Observation, kObservations> observations_{};
+  std::uint64_t newest_observation_ = 0;
   PeerTable<Peer> peers_;  // those that were connect()ed
   std::vector<Peer*> connected_;
   std::optional<FabricFailure> failure_;
@@ -127,7 +128,7 @@ class FabricState : public RailEvents {
 
   // completions.cpp
   void chunk_done(Peer& peer, const ChunkName& chunk);
-  void observe(const OpenPut& put);
+  void observe(OpenPut& put);
   Observation* observation_of(const OpenPut& put);
   void learn_shares(const Peer& peer, Observation& observed);
   void complete(Peer& peer, OpenPut& put);

@@ -48,6 +48,7 @@ struct OpenPut {
   std::uint32_t done_chunks = 0;
   std::uint64_t offset = 0;
   std::uint64_t call = 0;
+  std::uint64_t observation = 0;  // the number of the one that it is part of; 0: of none
   int peer = -1;
   int port = 0;
   int only_rail = -1;
@@ -75,15 +76,18 @@ struct InFlight {
   RateMeter::Stamp rail_stamp;
 };
 
-/// What the shares of the rails follow from: how long each was busy with its part of a put.
+/// What the shares of the rails follow from: how long each was busy with its part of a put, or of
+/// some short puts to one peer together.
 struct Observation {
-  std::uint64_t order = UINT64_MAX;               // of the put
-  std::array<std::int64_t, kMaxRails> busy_ns{};  // of each rail when the put began
+  std::uint64_t number = 0;                       // 0: of nothing
+  int peer = -1;                                  // to whom they go
+  std::uint32_t chunks = 0;                       // that they were cut into
+  std::uint32_t open_puts = 0;                    // of which some chunk is not done
+  std::array<std::int64_t, kMaxRails> busy_ns{};  // of each rail when the first put began
   std::array<Part, kMaxRails> parts{};            // by my rail
 };
-/// So many of the newest puts are observed, of all peers together: shares can do without the
-/// others.
-inline constexpr std::uint64_t kObservedPuts = 16;
+/// So many of the newest are kept, of all peers together: shares can do without the others.
+inline constexpr std::uint64_t kObservations = 16;
 
 /// My side of a fence: the chunks whose fate the peer is asked for.
 struct PendingFence {

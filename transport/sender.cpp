@@ -28,9 +28,6 @@ constexpr std::uint32_t kFastMeasuredLess = 4;
 // long: then rails that save nothing up begin alike.
 constexpr std::int64_t kAheadNs = 1'000'000;
 
-// Where a put has fewer chunks than this, one more or less for a rail says nothing.
-constexpr std::uint32_t kLeastChunksToLearn = 6;
-
 bool measures(const RailState& rail, Link& link, const OpenPut& put, std::uint32_t chunk_bytes) {
   if (put.cut.put_bytes < kMeasuredPutBytes || chunk_bytes < kMeasuredChunkBytes) return false;
   if (put.striped) return put.measured;
@@ -119,9 +116,8 @@ std::uint64_t FabricState::put(const Put& put) {
   may_hold_ = options_.may_hold &&
               holding_.note(may_be_held(to, put), put.bytes, put.call, now_ns_) &&
               (holds_ || rails_flushed());
-  if (open.striped && open.measured && cut.count >= kLeastChunksToLearn && put.only_rail < 0) {
-    observe(open);
-  }
+  open.observation = 0;
+  if (open.striped && open.measured && put.only_rail < 0) observe(open);
   activate(to);
   // Nobody is ahead of this put: it may start at once. Otherwise the next progress() is in charge.
   if (active_.size() == 1) {

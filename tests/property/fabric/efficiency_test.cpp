@@ -1,5 +1,6 @@
 // How well puts are striped over unequal rails, in virtual time: the fabric is told no rates.
 #include <cstdio>
+#include <deque>
 
 #include <gtest/gtest.h>
 
@@ -27,17 +28,18 @@ class Sender {
   }
 
   /// One put, until it has arrived.
-  void carry() {
-    Put put;
-    put.peer = 1;
-    put.from = data_.data();
-    put.bytes = data_.size();
-    world_.fabric(0).put(put);
-    const std::uint64_t number = world_.fabric(1).expect(0, put.bytes);
-    EXPECT_TRUE(
-        world_.run_until([&] { return world_.fabric(1).arrived(0, number); }, 10'000'000'000));
-    arrived_ns_ = now_ns();
-    world_.fabric(1).consume(0, number);
+  void carry() { take(begin()); }
+  /// So many, of which `at_once` are under way.
+  void carry(int puts, std::size_t at_once) {
+    std::deque<std::uint64_t> under_way;
+    for (int i = 0; i < puts; ++i) {
+      if (under_way.size() == at_once) {
+        take(under_way.front());
+        under_way.pop_front();
+      }
+      under_way.push_back(begin());
+    }
+    for (const std::uint64_t number : under_way) take(number);
   }
   void steps(int count, std::int64_t longest_ns) {
     for (int i = 0; i < count; ++i) world_.step(longest_ns);
@@ -54,6 +56,21 @@ class Sender {
   }
 
  private:
+  std::uint64_t begin() {
+    Put put;
+    put.peer = 1;
+    put.from = data_.data();
+    put.bytes = data_.size();
+    world_.fabric(0).put(put);
+    return world_.fabric(1).expect(0, put.bytes);
+  }
+  void take(std::uint64_t number) {
+    EXPECT_TRUE(
+        world_.run_until([&] { return world_.fabric(1).arrived(0, number); }, 10'000'000'000));
+    arrived_ns_ = now_ns();
+    world_.fabric(1).consume(0, number);
+  }
+
   static WorldOptions options_of(const Stream& stream) {
     WorldOptions options;
     options.rails.clear();
@@ -110,6 +127,18 @@ double stream_over_ideal(const std::vector<double>& rates, std::uint64_t bytes) 
   return over;
 }
 
+/// As the pieces of a chain: some puts are always under way. The time of many over the ideal.
+double chain_over_ideal(const std::vector<double>& rates, std::uint64_t bytes) {
+  constexpr int kPuts = 400;
+  Sender sender({rates, bytes, 5'000, 20'000, 4'000'000});
+  sender.carry(kPuts, 8);  // until shares are known, and nothing is saved up
+  const std::int64_t begin_ns = sender.now_ns();
+  sender.carry(kPuts, 8);
+  const double over = static_cast<double>(sender.now_ns() - begin_ns) / sender.ideal_ns(kPuts);
+  std::printf("%.3f of the ideal time\n", over);
+  return over;
+}
+
 TEST(Efficiency, OneRailIsFilled) { EXPECT_LT(time_over_ideal({{1e9}, 1U << 20}), 1.03); }
 
 TEST(Efficiency, EqualRails) { EXPECT_LT(time_over_ideal({{1e9, 1e9}, 1U << 20}), 1.03); }
@@ -130,6 +159,13 @@ TEST(Efficiency, AStreamOfMediumPuts) {
   EXPECT_LT(stream_over_ideal({6e7, 6e7}, 128U << 10), 1.03);
   EXPECT_LT(stream_over_ideal({6e7, 6e6}, 128U << 10), 1.06);
   EXPECT_LT(stream_over_ideal({6e7, 3e7, 2e7}, 256U << 10), 1.03);
+}
+
+TEST(Efficiency, PutsOfFewChunks) {
+  EXPECT_LT(chain_over_ideal({6e7, 3e7}, 32U << 10), 1.03);
+  EXPECT_LT(chain_over_ideal({3e7, 6e7}, 20U << 10), 1.03);
+  EXPECT_LT(chain_over_ideal({6e7, 6e7}, 32U << 10), 1.03);
+  EXPECT_LT(chain_over_ideal({6e7, 3e7, 2e7}, 40U << 10), 1.03);
 }
 
 TEST(Efficiency, JitterOnUnequalRails) {
