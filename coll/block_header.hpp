@@ -21,7 +21,7 @@ enum class Operation : std::uint32_t {
   Alltoall = 10,
   Alltoallv = 11,
   Split = 12,
-  Counts = 13,         // of an alltoallv, which are exchanged before it
+  Counts = 13,         // of an alltoallv, which are exchanged before it where they are new
   PlannedBarrier = 14  // spreads nothing: other calls may begin between its start and its end
 };
 const char* operation_name(Operation operation) noexcept;

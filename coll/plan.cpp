@@ -61,6 +61,8 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   // Decides about the way of large calls; only the root of other collectives has displacements.
   if (request.operation == Operation::Allgatherv) hash_ = mix(hash_, request.displaced ? 1 : 0);
   for (const std::uint64_t bytes : request.matrix) hash_ = mix(hash_, bytes);
+  // What lies in envelopes begins with words that are not the user's.
+  if (request.longest_in_envelope) hash_ = mix(hash_, *request.longest_in_envelope);
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.root));
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.ports) << 32 |
                          static_cast<std::uint64_t>(request.leaders));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct PlanRequest {
   int root = -1;                            // of a collective that has one
   std::vector<std::uint64_t> send_offsets;  // alltoall: my block for every rank
   std::vector<std::uint64_t> matrix;        // alltoallv: of every pair, by from * ranks + to
+  // alltoallv whose blocks travel in envelopes, which is what the matrix is of: the longest block.
+  std::optional<std::uint64_t> longest_in_envelope;
   // Where it goes in my receive buffer; of a gather or scatter: where it lies in the root's buffer.
   std::vector<std::uint64_t> receive_offsets;
   bool displaced = false;                    // offsets may differ between ranks

@@ -250,13 +250,14 @@ BufferMemory World::allocate(std::size_t count, std::size_t element_bytes, Memor
 }
 
 void World::exchange(std::span<const std::byte> send, std::span<std::byte> receive,
-                     const CallOptions& options, coll::Operation operation) {
+                     base::Deadline deadline, coll::Operation operation) {
   static const std::string no_name;
   PlanKey key;
   key.operation = operation;
   key.bytes = send.size();
   key.algorithm = &no_name;
-  run(plan_for(key, {}), {send.data(), receive.data(), receive.size()}, options);
+  const coll::Buffers buffers{send.data(), receive.data(), receive.size()};
+  engine_->run(plan_for(key, {}), buffers, deadline);
 }
 
 }  // namespace allrail

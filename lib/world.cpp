@@ -33,7 +33,7 @@ void check_range(const char* name, int value) {
 
 coll::Selection World::select(coll::Operation operation, std::uint64_t block_bytes,
                               const CallOptions& options, coll::MemoryKind memory) const {
-  // Plans of alltoallvs are not kept by pace: see make_alltoallv_plan().
+  // Plans of alltoallvs are not kept by pace.
   const auto known = operation == coll::Operation::Alltoallv ? transport::Pace::Unknown : pace();
   return select_for(operation, roster_, rail_count(), choosers(known), block_bytes, options,
                     memory);
@@ -70,8 +70,10 @@ coll::PlanRequest World::request_or_die(const PlanKey& key) {
 
 coll::Selection World::choose(const coll::PlanRequest& request, const CallOptions& options,
                               transport::Pace pace) const {
-  return select_for(request.operation, roster_, rail_count(), choosers(pace),
-                    *std::ranges::max_element(request.bytes), options, request.memory);
+  const std::uint64_t bytes =
+      request.longest_in_envelope.value_or(*std::ranges::max_element(request.bytes));
+  return select_for(request.operation, roster_, rail_count(), choosers(pace), bytes, options,
+                    request.memory);
 }
 
 std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,

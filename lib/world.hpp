@@ -18,6 +18,8 @@
 #include "lib/buffer_table.hpp"
 #include "lib/card.hpp"
 #include "lib/entry_gate.hpp"
+#include "lib/envelopes.hpp"
+#include "lib/expected_counts.hpp"
 #include "lib/job.hpp"
 #include "lib/job_memory.hpp"
 #include "lib/model_choice.hpp"
@@ -153,10 +155,7 @@ class World final : public coll::TeamEvents {
                          std::span<const std::size_t> displacements, std::size_t element_bytes,
                          const CallOptions& options);
   // The same for the other collectives (world_rooted.cpp).
-  struct Block {
-    std::uint64_t offset;
-    std::uint64_t bytes;
-  };
+  using Block = PlacedBlock;
   struct Ready {
     PlanKey key;
     coll::Buffers buffers;
@@ -179,11 +178,25 @@ class World final : public coll::TeamEvents {
                                std::span<const std::size_t> displacements,
                                std::size_t element_bytes);
   void check_inside(const std::vector<Block>& blocks, std::uint64_t buffer_bytes, bool may_overlap);
-  void check_in_place(const CollectiveCall& call, const std::vector<Block>& sent,
-                      const std::vector<Block>& awaited);
-  /// Exchanges the counts first. Collective.
-  std::unique_ptr<coll::CallPlan> make_alltoallv_plan(const CollectiveCall& call,
-                                                      const CallOptions& options);
+  // Of alltoallvs (world_alltoallv.cpp).
+  struct PairBlocks {
+    std::vector<Block> sent;     // by the rank that they are for
+    std::vector<Block> awaited;  // by the rank that they come from
+  };
+  void alltoallv(const CollectiveCall& call, const CallOptions& options);
+  std::shared_ptr<UserPlan> plan_alltoallv(const CollectiveCall& call, const CallOptions& options);
+  PairBlocks pair_blocks(const CollectiveCall& call);
+  void check_in_place(const CollectiveCall& call, const PairBlocks& blocks);
+  /// Collective.
+  coll::PlanRequest exchange_counts(const PairBlocks& blocks, base::Deadline deadline);
+  /// The counts of a pair are the same at both ends.
+  void check_pair(int from, int to, std::uint64_t sent_bytes, std::uint64_t awaited_bytes);
+  void expect_counts(std::span<const std::uint64_t> counts);
+  bool go_by_expected_counts(const CollectiveCall& call, const PairBlocks& blocks,
+                             const CallOptions& options, base::Deadline deadline);
+  void check_envelopes(const PairBlocks& blocks);
+  bool prepare_envelopes(const CallOptions& options);
+  coll::PlanRequest lay_out_envelopes();
   /// What lies in Buffers is found by address.
   coll::MemoryKind kind_of(std::span<const std::byte> receive) const noexcept;
   /// Whether the ranks of my node can read what a call into such memory sends.
@@ -236,8 +249,12 @@ class World final : public coll::TeamEvents {
   void run(const coll::CallPlan& plan, const coll::Buffers& buffers, const CallOptions& options);
   /// An allgather of a few bytes that Allrail itself needs.
   void exchange(std::span<const std::byte> send, std::span<std::byte> receive,
+                base::Deadline deadline, coll::Operation operation);
+  void exchange(std::span<const std::byte> send, std::span<std::byte> receive,
                 const CallOptions& options = {},
-                coll::Operation operation = coll::Operation::Allocate);
+                coll::Operation operation = coll::Operation::Allocate) {
+    exchange(send, receive, deadline_of(options), operation);
+  }
   [[noreturn]] void reject(const std::string& text);
   void remember_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                           const CallOptions& options);
@@ -301,6 +318,17 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<transport::ControlPlane> control_;  // on the first rank of each node
   std::shared_ptr<BufferTable> buffers_;              // with all Buffers that live
   LastAllgather last_allgather_;
+  ExpectedCounts expected_counts_;
+  Envelopes envelopes_;
+  struct EnvelopesPlan {
+    std::unique_ptr<coll::CallPlan> plan;
+    // What it was made of.
+    std::uint64_t version = 0;
+    std::string algorithm;
+    int ports = 0;
+    int leaders = 0;
+  };
+  EnvelopesPlan envelopes_plan_;
 };
 
 }  // namespace allrail

@@ -223,11 +223,7 @@ void World::call(const CollectiveCall& call, const CallOptions& options) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
-    // Of the exchange of counts and of that of blocks together.
-    const base::Deadline deadline = deadline_of(options);
-    // Counts differ from call to call as a rule, so the plan is not kept.
-    const auto plan = make_alltoallv_plan(call, options);
-    return engine_->run(*plan, plain_buffers(call), deadline);
+    return alltoallv(call, options);
   }
   Ready found = ready(call, options);
   const coll::CallPlan& plan = plan_for(found.key, options);
@@ -239,68 +235,13 @@ std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOpti
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
   if (call.kind == CollectiveCall::Kind::Alltoallv) {
-    return make_user_plan(make_alltoallv_plan(call, options), plain_buffers(call), options);
+    return plan_alltoallv(call, options);
   }
   const Ready found = ready(call, options);
   auto plan = make_user_plan(found.key, found.buffers, options);
   // Each start fills it anew.
   plan->sent_copy = copy_if_needed(*plan->plan, plan->run.buffers);
   return plan;
-}
-
-/// A rank in place finds what comes from another where what goes there was.
-void World::check_in_place(const CollectiveCall& call, const std::vector<Block>& sent,
-                           const std::vector<Block>& awaited) {
-  if (call.send.data() != call.receive.data() || call.send.size() != call.receive.size()) {
-    reject("the send buffer overlaps the receive buffer and is not the same");
-  }
-  for (std::size_t rank = 0; rank < sent.size(); ++rank) {
-    if (sent[rank].bytes == 0 && awaited[rank].bytes == 0) continue;
-    if (sent[rank].bytes == awaited[rank].bytes && sent[rank].offset == awaited[rank].offset) {
-      continue;
-    }
-    reject(fmt::format(
-        "both buffers of an alltoallv are the same, and the blocks to and from rank "
-        "{} are not: {} bytes at {} and {} bytes at {}",
-        rank, sent[rank].bytes, sent[rank].offset, awaited[rank].bytes, awaited[rank].offset));
-  }
-}
-
-std::unique_ptr<coll::CallPlan> World::make_alltoallv_plan(const CollectiveCall& call,
-                                                           const CallOptions& options) {
-  const auto sent = blocks_of(call.counts, call.displacements, call.element_bytes);
-  const auto awaited =
-      blocks_of(call.receive_counts, call.receive_displacements, call.element_bytes);
-  check_inside(sent, call.send.size(), true);
-  check_inside(awaited, call.receive.size(), false);
-  check_memory(call.send, call.receive);
-  if (overlap(call.send, call.receive)) check_in_place(call, sent, awaited);
-  // Regions of slot memory are laid out by what everybody sends, which nobody knows alone.
-  const auto ranks = static_cast<std::size_t>(roster_.ranks());
-  coll::PlanRequest request;
-  request.operation = coll::Operation::Alltoallv;
-  std::vector<std::uint64_t> row;
-  row.reserve(sent.size());
-  for (const Block& block : sent) row.push_back(block.bytes);
-  try {
-    request.matrix.resize(ranks * ranks);
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
-  }
-  exchange(std::as_bytes(std::span(row)), std::as_writable_bytes(std::span(request.matrix)),
-           options, coll::Operation::Counts);
-  for (std::size_t from = 0; from < ranks; ++from) {
-    const auto theirs = request.matrix[from * ranks + static_cast<std::size_t>(team_.rank)];
-    if (theirs == awaited[from].bytes) continue;
-    engine_->die(Code::Mismatch, static_cast<int>(from),
-                 fmt::format("rank {} sends {} bytes in an alltoallv, and rank {} awaits {}; every "
-                             "rank must make the same call, and the counts of a pair agree",
-                             from, theirs, team_.rank, awaited[from].bytes));
-  }
-  for (const Block& block : sent) request.send_offsets.push_back(block.offset);
-  for (const Block& block : awaited) request.receive_offsets.push_back(block.offset);
-  request.bytes.assign(ranks, *std::ranges::max_element(request.matrix));
-  return make_connected_plan(std::move(request), options, transport::Pace::Unknown);
 }
 
 }  // namespace allrail

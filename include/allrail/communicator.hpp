@@ -213,8 +213,9 @@ class ALLRAIL_API Communicator {
   }
 
   /// The same with blocks of any length: `send_counts[s]` elements go to rank s, `recv_counts[r]`
-  /// come from rank r. A rank knows its own counts only, so they are exchanged first, in every
-  /// call; where the two ends of a pair disagree there is Error{Mismatch} on every rank.
+  /// come from rank r. A rank knows its own counts only, so they are exchanged first, unless no
+  /// block is longer than in an earlier call (docs/decisions/0035). Where the two ends of a pair
+  /// disagree there is Error{Mismatch} at both, and at the other ranks in this call or the next.
   /// Displacements (in elements; empty: blocks follow each other) may not make received blocks
   /// overlap. In place: both are the same buffer, and so are the counts and displacements of both
   /// sides at this rank; any other overlap is an error.
@@ -234,7 +235,8 @@ class ALLRAIL_API Communicator {
   }
 
   /// The same calls as plans; see Plan and plan_allgather(). Making a plan is local, except of an
-  /// alltoallv, whose counts are exchanged then: that is collective and blocks.
+  /// alltoallv, whose counts are exchanged then: that is collective and blocks, and all ranks start
+  /// their plans of it where one does, instead of calling alltoallv().
   template <class Send, class Receive>
   [[nodiscard]] Plan plan_gather(const Send& send, Receive&& recv, int root,
                                  const CallOptions& options = {}) {

@@ -37,6 +37,13 @@ void run(allrail::Plan plan) {
   plan.wait();
 }
 
+void repeat_alltoallv(Case& c, const std::vector<std::size_t>& counts) {
+  Bytes other(c.receive.size());
+  for (int time = 0; time < 3; ++time) {
+    c.communicator.alltoallv(c.receive, other, counts, counts);
+  }
+}
+
 void scatterv_from_root(Case& c, const std::vector<std::size_t>& counts,
                         const std::vector<std::size_t>& displacements) {
   if (c.planned) {
@@ -373,6 +380,41 @@ const Table& rooted_mismatches() {
          auto counts = c.counts();
          if (c.odd) counts[0] -= 1;
          c.communicator.alltoallv(c.receive, other, counts, c.counts());
+       }},
+      // After some calls whose counts are the same everywhere, which later ones go by.
+      {"repeated-alltoallv-counts",
+       [](Case& c) {
+         repeat_alltoallv(c, c.counts());
+         auto counts = c.counts();
+         if (c.odd) counts[(c.me + 1) % c.ranks] -= 1;
+         Bytes other(c.receive.size());
+         c.communicator.alltoallv(c.receive, other, counts, c.counts());
+         c.communicator.barrier();
+       }},
+      {"repeated-alltoallv-and-allgather",
+       [](Case& c) {
+         repeat_alltoallv(c, c.counts());
+         c.odd ? c.right() : repeat_alltoallv(c, c.counts());
+       }},
+      {"repeated-alltoallv-and-plan",
+       [](Case& c) {
+         repeat_alltoallv(c, c.counts());
+         if (!c.odd) return repeat_alltoallv(c, c.counts());
+         Bytes other(c.receive.size());
+         run(c.communicator.plan_alltoallv(c.receive, other, c.counts(), c.counts()));
+       }},
+      // The plan's blocks are as long as what those of the calls travel in.
+      {"repeated-alltoallv-in-a-plan-of-its-lengths",
+       [](Case& c) {
+         auto long_counts = c.counts(256);
+         auto counts = c.counts(200);
+         long_counts[c.me] = counts[c.me] = 0;
+         Bytes other(c.receive.size());
+         auto plan = c.communicator.plan_alltoallv(c.receive, other, long_counts, long_counts);
+         repeat_alltoallv(c, counts);
+         if (!c.odd) return repeat_alltoallv(c, counts);
+         plan.start();
+         plan.wait();
        }},
   };
   return kTable;

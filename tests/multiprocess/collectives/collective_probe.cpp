@@ -21,6 +21,8 @@ int run(const probe::Arguments& arguments) {
   if (mode == "rooted-sequence") return probe::run_rooted_sequence(arguments);
   if (mode == "rooted-registrations") return probe::run_rooted_registrations(arguments);
   if (mode == "rooted-leaders") return probe::run_rooted_leaders(arguments);
+  if (mode == "repeats") return probe::run_repeats(arguments);
+  if (mode == "repeats-put") return probe::run_repeats_put(arguments);
   if (mode == "splits") return probe::run_splits(arguments);
   if (mode == "split-plans") return probe::run_split_plans(arguments);
   if (mode == "split-lifetimes") return probe::run_split_lifetimes(arguments);

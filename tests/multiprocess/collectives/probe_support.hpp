@@ -119,6 +119,8 @@ int run_rooted_grid(const Arguments& arguments);
 int run_rooted_sequence(const Arguments& arguments);
 int run_rooted_registrations(const Arguments& arguments);
 int run_rooted_leaders(const Arguments& arguments);
+int run_repeats(const Arguments& arguments);
+int run_repeats_put(const Arguments& arguments);
 int run_splits(const Arguments& arguments);
 int run_split_plans(const Arguments& arguments);
 int run_split_lifetimes(const Arguments& arguments);

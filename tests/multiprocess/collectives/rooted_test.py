@@ -96,6 +96,34 @@ def test_rooted_leaders():
     expect(said == both, "leaders: %s" % said, result)
 
 
+def test_repeated_alltoallvs():
+    """Every byte where counts repeat, change a little, much, or on a part of the ranks only."""
+    for seed in seeds(12, 120):
+        ranks, nodes = MAPS[seed % len(MAPS)]
+        settings = SETTINGS[seed % len(SETTINGS)]
+        words = ("repeats", "seed=%d" % seed, "calls=%d" % (200 if LONG else 60))
+        result = job(ranks, nodes, *words, env=settings, limit=100)
+        what = "seed %d: %d ranks on nodes %s, settings %s" % (seed, ranks, nodes, settings)
+        expect(result.code == 0 and "repeats done, seed %d\n" % seed in result.out, what, result)
+
+
+def test_counts_are_exchanged_once():
+    """A repeated alltoallv puts its blocks and nothing else. Counts are exchanged by the first, by
+    one whose blocks are longer, and then until those of two calls in a row fit."""
+    result = job(3, "3", "repeats-put")
+    expect(result.code == 0, "repeated alltoallvs", result)
+    said = [line.split(" put ")[1] for line in result.out.splitlines() if " put " in line]
+    expect(said == ["4 2 2, 2, 6 4, 2 2 2 2 2,"] * 3, "chunks put: %s" % said, result)
+
+
+def test_expected_counts_without_room():
+    """Empty blocks fit into little memory where what they would travel in does not: then counts are
+    exchanged as before."""
+    words = ("repeats-put", "algorithm=direct", "empty=1")
+    result = job(28, None, *words, env={"ALLRAIL_NODE_MEMORY": "1M"}, limit=100)
+    expect(result.code == 0, "28 ranks with 1 MiB", result)
+
+
 def sequences(first, step):
     for seed in seeds(12, 240):
         if len(seeds(12, 240)) > 1 and seed % step != first:

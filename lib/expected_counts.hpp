@@ -1,0 +1,55 @@
+// What the next alltoallv of a communicator probably sends, from what all its ranks know of the
+// calls before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace allrail {
+
+/// Decides whether an alltoallv goes by the counts of an earlier one instead of exchanging its own,
+/// and how much room each pair has then. Pure, and fed with what is the same on all ranks only, so
+/// all decide alike.
+class ExpectedCounts {
+ public:
+  /// What an envelope has in front of a block.
+  static constexpr std::uint64_t kPrefixBytes = 16;
+  /// More ranks, or more bytes from or to one of them, are not worth the memory and the copies.
+  static constexpr std::size_t kMostRanks = 256;
+  static constexpr std::uint64_t kMostRankBytes = 1024ULL * 1024;
+
+  /// Whether the next call goes by what is expected.
+  bool is_sure() const { return !envelopes_.empty() && waits_ == 0; }
+  /// Bytes of the envelope of every pair, by from * ranks + to; none where a rank meets itself.
+  std::span<const std::uint64_t> envelopes() const { return envelopes_; }
+  /// The longest block of the call that they were learned from.
+  std::uint64_t longest_bytes() const { return longest_bytes_; }
+  /// Changes with the envelopes.
+  std::uint64_t version() const { return version_; }
+
+  /// The counts of a call, in bytes, by from * ranks + to: they were exchanged.
+  void learn(std::span<const std::uint64_t> counts, std::size_t ranks);
+  /// A call went by what was expected, and sent so many bytes in all.
+  void fitted(std::uint64_t total_bytes);
+  /// Some block of a call did not fit; its counts are learned next.
+  void did_not_fit();
+  /// So much room cannot be had: nothing is expected for some calls.
+  void has_no_room();
+
+ private:
+  bool fit(std::span<const std::uint64_t> counts) const;
+  bool are_much_too_large_for(std::uint64_t total_bytes) const;
+  void expect(std::span<const std::uint64_t> counts, std::size_t ranks);
+
+  std::vector<std::uint64_t> envelopes_;
+  std::uint64_t total_bytes_ = 0;  // of the envelopes
+  std::uint64_t longest_bytes_ = 0;
+  std::uint64_t version_ = 0;
+  // Calls whose counts have to fit before one goes by them again: more after each that did not.
+  int waits_ = 0;
+  int waits_after_failure_ = 0;
+};
+
+}  // namespace allrail

@@ -1,0 +1,371 @@
+// Ranks in one process that send each other their envelopes by memcpy().
+#include "lib/envelopes.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace allrail {
+namespace {
+
+using Counts = std::vector<std::uint64_t>;
+using Bytes = std::vector<std::byte>;
+
+constexpr std::uint64_t kPrefixBytes = ExpectedCounts::kPrefixBytes;
+constexpr std::byte kUntouched{0xA5};
+const Counts kTwoLengths{0, 256, 320, 0};
+
+/// Unlike that of any block or place nearby.
+std::byte byte_of(std::size_t from, std::size_t to, std::uint64_t place) {
+  return static_cast<std::byte>(from * 101 + to * 37 + place * 7 + place / 251);
+}
+
+Counts without_own(Counts counts, std::size_t ranks) {
+  for (std::size_t rank = 0; rank < ranks; ++rank) counts[rank * ranks + rank] = 0;
+  return counts;
+}
+
+/// By from * ranks + to, none for oneself, and no two alike nearby.
+Counts some_lengths(std::size_t ranks) {
+  Counts lengths(ranks * ranks);
+  for (std::size_t pair = 0; pair < lengths.size(); ++pair) lengths[pair] = 64 * (4 + pair % 7);
+  return without_own(lengths, ranks);
+}
+
+/// Blocks that fill all envelopes to the last byte.
+Counts filling(const Counts& lengths) {
+  Counts counts = lengths;
+  for (std::uint64_t& bytes : counts) bytes -= bytes > 0 ? kPrefixBytes : 0;
+  return counts;
+}
+
+std::uint64_t sum_of(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+/// One rank, its buffers, and where its blocks lie in them.
+struct Rank {
+  Envelopes envelopes;
+  Bytes send;
+  Bytes receive;
+  std::vector<PlacedBlock> sent;
+  std::vector<PlacedBlock> awaited;
+};
+
+class Job {
+ public:
+  Job(const Counts& lengths, std::size_t ranks) : ranks_(ranks) { lay_out(lengths); }
+
+  void lay_out(const Counts& lengths) {
+    lengths_ = lengths;
+    for (std::size_t rank = 0; rank < size(); ++rank) {
+      ranks_[rank].envelopes.lay_out(lengths, size(), rank);
+    }
+  }
+  std::size_t size() const { return ranks_.size(); }
+  Rank& operator[](std::size_t rank) { return ranks_[rank]; }
+
+  /// All up to where they know what the others say. Gaps lie around the blocks, which stand in
+  /// the reverse order of ranks where that is asked for.
+  void send(const Counts& counts, std::uint64_t gap = 0, bool reversed = false) {
+    for (std::size_t rank = 0; rank < size(); ++rank) place_blocks(rank, counts, gap, reversed);
+    for (Rank& rank : ranks_) rank.envelopes.fill(rank.send, rank.sent, rank.awaited);
+    for (std::size_t to = 0; to < size(); ++to) {
+      for (std::size_t from = 0; from < size(); ++from) deliver(from, to);
+    }
+  }
+
+  void deliver(std::size_t from, std::size_t to) {
+    Envelopes& sender = ranks_[from].envelopes;
+    Envelopes& receiver = ranks_[to].envelopes;
+    const std::uint64_t length = lengths_[from * size() + to];
+    const std::uint64_t begin = sender.sent_offsets()[to];
+    const std::uint64_t place = receiver.awaited_offsets()[from];
+    ASSERT_EQ(sender.sent_offsets()[to + 1] - begin, length);
+    ASSERT_EQ(receiver.awaited_offsets()[from + 1] - place, length);
+    if (length == 0) return;
+    std::memcpy(receiver.awaited().subspan(place, length).data(),
+                sender.sent().subspan(begin, length).data(), length);
+  }
+
+  /// That all know of all blocks, and have those of the others and nothing else.
+  void expect_received(const Counts& counts) {
+    for (std::size_t to = 0; to < size(); ++to) {
+      Rank& rank = ranks_[to];
+      ASSERT_EQ(rank.envelopes.total_bytes(), sum_of(counts));
+      Bytes expected(rank.receive.size(), kUntouched);
+      for (std::size_t from = 0; from < size(); ++from) {
+        if (from == to) continue;
+        const Envelopes::Pair theirs = rank.envelopes.pair_of(from);
+        ASSERT_EQ(theirs.sent_bytes, counts[from * size() + to]) << from << " to " << to;
+        ASSERT_EQ(theirs.awaited_bytes, counts[to * size() + from]) << from << " to " << to;
+        ASSERT_EQ(rank.envelopes.room_from(from), lengths_[from * size() + to] - kPrefixBytes);
+        for (std::uint64_t place = 0; place < rank.awaited[from].bytes; ++place) {
+          expected[rank.awaited[from].offset + place] = byte_of(from, to, place);
+        }
+      }
+      rank.envelopes.empty(rank.receive, rank.awaited);
+      ASSERT_TRUE(rank.receive == expected) << to << " of " << size();
+    }
+  }
+
+ private:
+  void place_blocks(std::size_t own, const Counts& counts, std::uint64_t gap, bool reversed) {
+    Rank& rank = ranks_[own];
+    rank.sent.assign(size(), {});
+    rank.awaited.assign(size(), {});
+    std::uint64_t send_bytes = gap;
+    std::uint64_t receive_bytes = 2 * gap;
+    for (std::size_t i = 0; i < size(); ++i) {
+      const std::size_t other = reversed ? size() - 1 - i : i;
+      rank.sent[other] = {send_bytes, counts[own * size() + other]};
+      rank.awaited[other] = {receive_bytes, counts[other * size() + own]};
+      send_bytes += rank.sent[other].bytes + gap;
+      receive_bytes += rank.awaited[other].bytes + gap;
+    }
+    rank.send.assign(send_bytes, kUntouched);
+    rank.receive.assign(receive_bytes, kUntouched);
+    for (std::size_t to = 0; to < size(); ++to) {
+      for (std::uint64_t place = 0; place < rank.sent[to].bytes; ++place) {
+        rank.send[rank.sent[to].offset + place] = byte_of(own, to, place);
+      }
+    }
+  }
+
+  std::vector<Rank> ranks_;
+  Counts lengths_;
+};
+
+TEST(Envelopes, LieOneBehindTheOtherByRank) {
+  Envelopes envelopes;
+  envelopes.lay_out(Counts{0, 64, 128, 256, 0, 320, 64, 512, 0}, 3, 1);
+  EXPECT_EQ(envelopes.sent_offsets(), (Counts{0, 256, 256, 576}));
+  EXPECT_EQ(envelopes.awaited_offsets(), (Counts{0, 64, 64, 576}));
+  EXPECT_EQ(envelopes.sent().size(), 576U);
+  EXPECT_EQ(envelopes.awaited().size(), 576U);
+  envelopes.lay_out(Counts{0, 64, 128, 256, 0, 320, 64, 512, 0}, 3, 0);
+  EXPECT_EQ(envelopes.sent_offsets(), (Counts{0, 0, 64, 192}));
+  EXPECT_EQ(envelopes.awaited_offsets(), (Counts{0, 0, 256, 320}));
+  EXPECT_EQ(envelopes.sent().size(), 192U);
+  EXPECT_EQ(envelopes.awaited().size(), 320U);
+}
+
+TEST(Envelopes, CarryBlocksThatFillThemToTheLastByte) {
+  for (const std::size_t ranks : {2, 3, 5, 8, 17}) {
+    Job job(some_lengths(ranks), ranks);
+    const Counts counts = filling(some_lengths(ranks));
+    job.send(counts);
+    job.expect_received(counts);
+  }
+}
+
+TEST(Envelopes, CarryBlocksThatLieAnywhere) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const std::size_t ranks : {2, 3, 7, 9}) {
+    Job job(some_lengths(ranks), ranks);
+    for (int round = 0; round < 20; ++round) {
+      Counts counts = filling(some_lengths(ranks));
+      for (std::uint64_t& bytes : counts) {
+        bytes = random() % 3 == 0 ? 0 : random() % (bytes + 1);
+      }
+      job.send(counts, random() % 100, random() % 2 == 0);
+      job.expect_received(counts);
+    }
+  }
+}
+
+TEST(Envelopes, CarryNothingAtAllAsWell) {
+  for (const std::size_t ranks : {2, 5}) {
+    Job job(some_lengths(ranks), ranks);
+    const Counts nothing(ranks * ranks, 0);
+    job.send(nothing);
+    job.expect_received(nothing);
+    job.send(filling(some_lengths(ranks)));
+    job.send(nothing);
+    job.expect_received(nothing);
+  }
+}
+
+TEST(Envelopes, CarryBlocksThatAreCopiedInOtherWays) {
+  const Counts lengths{0, 8192, 64, 64, 0, 100'032, 4112, 4096, 0};
+  Job job(lengths, 3);
+  const Counts counts = filling(lengths);
+  job.send(counts, 5, true);
+  job.expect_received(counts);
+}
+
+TEST(Envelopes, CountWhatARankSendsToItselfButDoNotCarryIt) {
+  const std::size_t ranks = 3;
+  Job job(some_lengths(ranks), ranks);
+  Counts counts = filling(some_lengths(ranks));
+  for (std::size_t rank = 0; rank < ranks; ++rank) counts[rank * ranks + rank] = 10'000 + rank;
+  job.send(counts, 3);
+  job.expect_received(counts);
+}
+
+TEST(Envelopes, TellAllRanksThatABlockOfOneDoesNotFit) {
+  for (const std::size_t ranks : {2, 3, 5}) {
+    const Counts lengths = some_lengths(ranks);
+    const Counts full = filling(lengths);
+    for (std::size_t pair = 0; pair < ranks * ranks; ++pair) {
+      if (lengths[pair] == 0) continue;
+      Job job(lengths, ranks);
+      for (const std::uint64_t bytes : {full[pair] + 1, full[pair] + 16, full[pair] + 17}) {
+        Counts counts = full;
+        counts[pair] = bytes;
+        job.send(counts);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          EXPECT_FALSE(job[rank].envelopes.total_bytes().has_value())
+              << bytes << " bytes in " << pair << ", rank " << rank << " of " << ranks;
+        }
+      }
+      job.send(full);
+      job.expect_received(full);
+    }
+  }
+}
+
+TEST(Envelopes, AreLeftAloneWhereABlockDoesNotFit) {
+  const Counts lengths = some_lengths(3);
+  Job job(lengths, 3);
+  Counts counts = filling(lengths);
+  ++counts[1 * 3 + 2];
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    std::ranges::fill(job[rank].envelopes.sent(), kUntouched);
+  }
+  job.send(counts);
+  Envelopes& envelopes = job[1].envelopes;
+  for (const std::size_t to : {0, 2}) {
+    const std::uint64_t begin = envelopes.sent_offsets()[to] + kPrefixBytes;
+    const std::uint64_t end = envelopes.sent_offsets()[to + 1];
+    for (std::uint64_t place = begin; place < end; ++place) {
+      ASSERT_EQ(envelopes.sent()[place], kUntouched) << place - begin << " to " << to;
+    }
+  }
+}
+
+TEST(Envelopes, DoNotTouchTheBufferWhereNothingFits) {
+  Job job(kTwoLengths, 2);
+  const std::vector<PlacedBlock> nothing{{}, {}};
+  // Bytes that no memory has, and some whose lower half is a small number.
+  for (const std::uint64_t bytes : {~0ULL, 1ULL << 62, 1ULL << 32, (1ULL << 32) + 8}) {
+    const std::vector<PlacedBlock> blocks{{}, {UINT64_MAX / 2, bytes}};
+    job[0].envelopes.fill({}, blocks, nothing);
+    EXPECT_FALSE(job[0].envelopes.total_bytes().has_value()) << "its own word counts";
+  }
+}
+
+TEST(Envelopes, SayWhatIsAwaitedWhateverIsSent) {
+  const std::vector<PlacedBlock> nothing{{}, {}};
+  for (const std::uint64_t bytes :
+       {0ULL, 7ULL, 100'000ULL, (1ULL << 32) - 2, (1ULL << 32) - 1, 1ULL << 32, (1ULL << 32) + 7}) {
+    Job job(kTwoLengths, 2);
+    job.send(Counts(4, 0));
+    job[0].envelopes.fill({}, nothing, std::vector<PlacedBlock>{{}, {0, bytes}});
+    job.deliver(0, 1);
+    const std::uint64_t said = job[1].envelopes.pair_of(0).awaited_bytes;
+    EXPECT_EQ(said, std::min<std::uint64_t>(bytes, UINT32_MAX - 1));
+    EXPECT_EQ(job[1].envelopes.pair_of(0).sent_bytes, 0U);
+    EXPECT_EQ(job[1].envelopes.total_bytes(), 0U) << "what is awaited is no reason not to fit";
+  }
+}
+
+// Whoever uses them has to compare it with the room.
+TEST(Envelopes, BelieveWhatAnotherRankSays) {
+  Job job(kTwoLengths, 2);
+  job.send(Counts(4, 0));
+  const std::uint32_t lie = 5000;
+  std::memcpy(job[1].envelopes.awaited().data(), &lie, sizeof lie);
+  EXPECT_EQ(job[1].envelopes.pair_of(0).sent_bytes, lie);
+  EXPECT_EQ(job[1].envelopes.room_from(0), 240U);
+  EXPECT_EQ(job[0].envelopes.room_from(1), 304U);
+}
+
+TEST(Envelopes, AreEmptiedAsFarAsIsAwaited) {
+  Job job(kTwoLengths, 2);
+  const Counts counts = filling(kTwoLengths);
+  job.send(counts);
+  Rank& rank = job[1];
+  rank.awaited[0].bytes = 100;
+  Bytes expected(rank.receive.size(), kUntouched);
+  for (std::uint64_t place = 0; place < 100; ++place) expected[place] = byte_of(0, 1, place);
+  rank.envelopes.empty(rank.receive, rank.awaited);
+  EXPECT_TRUE(rank.receive == expected);
+  EXPECT_EQ(rank.envelopes.pair_of(0).sent_bytes, 240U) << "what was sent, whatever is awaited";
+}
+
+TEST(Envelopes, MayBeLaidOutAnew) {
+  const std::size_t ranks = 3;
+  Job job(some_lengths(ranks), ranks);
+  for (const std::uint64_t length : {1024, 64, 4096, 256}) {
+    const Counts lengths = without_own(Counts(ranks * ranks, length), ranks);
+    job.lay_out(lengths);
+    EXPECT_EQ(job[1].envelopes.sent().size(), 2 * length);
+    EXPECT_EQ(job[1].envelopes.awaited().size(), 2 * length);
+    const Counts counts = filling(lengths);
+    job.send(counts, 1);
+    job.expect_received(counts);
+  }
+}
+
+/// One call as World makes it. Whether it went by what was expected.
+bool call(Job& job, std::vector<ExpectedCounts>& expected, std::uint64_t& version,
+          const Counts& counts) {
+  if (expected.front().is_sure()) {
+    if (version != expected.front().version()) {
+      job.lay_out({expected.front().envelopes().begin(), expected.front().envelopes().end()});
+      version = expected.front().version();
+    }
+    job.send(counts, 3);
+    // Each rank decides by what it has heard itself.
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      const std::optional<std::uint64_t> total_bytes = job[rank].envelopes.total_bytes();
+      if (total_bytes) {
+        expected[rank].fitted(*total_bytes);
+      } else {
+        expected[rank].did_not_fit();
+      }
+    }
+    if (job[0].envelopes.total_bytes()) {
+      job.expect_received(counts);
+      return true;
+    }
+  }
+  for (ExpectedCounts& each : expected) each.learn(counts, job.size());
+  return false;
+}
+
+TEST(Envelopes, LetAllRanksExpectTheSame) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const std::size_t ranks : {2, 3, 5}) {
+    Job job(some_lengths(ranks), ranks);
+    std::vector<ExpectedCounts> expected(ranks);
+    std::uint64_t version = expected.front().version();
+    int went_by = 0;
+    for (int round = 0; round < 300; ++round) {
+      const bool is_large = round % 25 == 24;
+      Counts counts(ranks * ranks);
+      for (std::uint64_t& bytes : counts) bytes = random() % (is_large ? 4000 : 240);
+      went_by += call(job, expected, version, counts) ? 1 : 0;
+      if (HasFatalFailure()) return;
+      for (const ExpectedCounts& each : expected) {
+        ASSERT_EQ(each.is_sure(), expected.front().is_sure()) << "call " << round;
+        ASSERT_EQ(each.version(), expected.front().version()) << "call " << round;
+        ASSERT_TRUE(std::ranges::equal(each.envelopes(), expected.front().envelopes()));
+      }
+    }
+    EXPECT_GT(went_by, 200) << ranks << " ranks";
+    EXPECT_LT(went_by, 300) << ranks << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace allrail
