@@ -42,9 +42,14 @@ bool Envelopes::fit(std::span<const PlacedBlock> blocks) const {
 void Envelopes::fill(std::span<const std::byte> send, std::span<const PlacedBlock> blocks,
                      std::span<const PlacedBlock> awaited) {
   const bool all_fit = fit(blocks);
-  Prefix prefix;
-  for (const PlacedBlock& block : blocks) prefix.total_bytes += block.bytes;
-  own_prefix_ = {all_fit ? 0 : kDoesNotFit, 0, prefix.total_bytes};
+  std::uint64_t total_bytes = 0;
+  std::uint64_t longest_bytes = 0;
+  for (std::size_t to = 0; to < blocks.size(); ++to) {
+    if (to != own_) total_bytes += blocks[to].bytes;
+    longest_bytes = std::max(longest_bytes, blocks[to].bytes);
+  }
+  Prefix prefix{all_fit ? 0 : kDoesNotFit, 0, said(total_bytes), said(longest_bytes)};
+  own_prefix_ = prefix;
   for (std::size_t to = 0; to < blocks.size(); ++to) {
     if (to == own_) continue;
     std::byte* const envelope = sent_.data() + sent_offsets_[to];
@@ -63,14 +68,15 @@ Envelopes::Prefix Envelopes::prefix_of(std::size_t from) const {
   return prefix;
 }
 
-std::optional<std::uint64_t> Envelopes::total_bytes() const {
-  std::uint64_t total = 0;
+std::optional<Envelopes::Sums> Envelopes::sums() const {
+  Sums sums;
   for (std::size_t from = 0; from + 1 < awaited_offsets_.size(); ++from) {
     const Prefix prefix = prefix_of(from);
     if (prefix.bytes == kDoesNotFit) return std::nullopt;
-    total += prefix.total_bytes;
+    sums.total_bytes += prefix.total_bytes;
+    sums.longest_bytes = std::max<std::uint64_t>(sums.longest_bytes, prefix.longest_bytes);
   }
-  return total;
+  return sums;
 }
 
 Envelopes::Pair Envelopes::pair_of(std::size_t other) const {

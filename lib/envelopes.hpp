@@ -33,8 +33,12 @@ class Envelopes {
   /// every rank hears from every other, so all of them come to know.
   void fill(std::span<const std::byte> send, std::span<const PlacedBlock> blocks,
             std::span<const PlacedBlock> awaited);
-  /// What all ranks sent together. Nothing where a block of some rank did not fit.
-  std::optional<std::uint64_t> total_bytes() const;
+  struct Sums {
+    std::uint64_t total_bytes = 0;    // that all ranks sent in envelopes
+    std::uint64_t longest_bytes = 0;  // of all blocks, also those that ranks have for themselves
+  };
+  /// By the words of all ranks. Nothing where a block of some rank did not fit.
+  std::optional<Sums> sums() const;
   /// What another rank says of the two of us, where all fit. Input is untrusted.
   struct Pair {
     std::uint64_t sent_bytes = 0;     // by it
@@ -50,7 +54,8 @@ class Envelopes {
   struct Prefix {
     std::uint32_t bytes = 0;          // of the block behind it
     std::uint32_t awaited_bytes = 0;  // by its sender, from who receives it
-    std::uint64_t total_bytes = 0;    // of all blocks of its sender
+    std::uint32_t total_bytes = 0;    // of all envelopes of its sender
+    std::uint32_t longest_bytes = 0;  // of all its blocks
   };
   static_assert(sizeof(Prefix) == ExpectedCounts::kPrefixBytes);
 

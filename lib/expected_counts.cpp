@@ -22,17 +22,21 @@ std::uint64_t envelope_of(std::uint64_t bytes, std::size_t ranks) {
   return std::max(lines * kLineBytes, least_bytes(ranks));
 }
 
-/// Whether no rank sends or awaits more.
+/// What a rank has for itself needs no envelope.
+bool is_own(std::size_t pair, std::size_t ranks) { return pair / ranks == pair % ranks; }
+
+/// Whether no rank sends to others, or awaits from them, more.
 bool all_send_at_most(std::uint64_t most_bytes, std::span<const std::uint64_t> counts,
                       std::size_t ranks) {
   // What others say may be any number, and sums of them, too.
-  if (std::ranges::any_of(counts, [&](std::uint64_t bytes) { return bytes > most_bytes; })) {
-    return false;
+  for (std::size_t pair = 0; pair < counts.size(); ++pair) {
+    if (!is_own(pair, ranks) && counts[pair] > most_bytes) return false;
   }
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     std::uint64_t sent = 0;
     std::uint64_t awaited = 0;
     for (std::size_t other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
       sent += counts[rank * ranks + other];
       awaited += counts[other * ranks + rank];
     }
@@ -45,7 +49,11 @@ bool all_send_at_most(std::uint64_t most_bytes, std::span<const std::uint64_t> c
 
 void ExpectedCounts::learn(std::span<const std::uint64_t> counts, std::size_t ranks) {
   const bool had_any = !envelopes_.empty();
-  const std::uint64_t total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  std::uint64_t total = 0;
+  for (std::size_t pair = 0; pair < counts.size(); ++pair) {
+    if (!is_own(pair, ranks)) total += counts[pair];
+  }
+  longest_bytes_ = counts.empty() ? 0 : *std::ranges::max_element(counts);
   if (had_any && fit(counts) && !are_much_too_large_for(total)) {
     if (waits_ > 0) --waits_;
     return;
@@ -54,7 +62,8 @@ void ExpectedCounts::learn(std::span<const std::uint64_t> counts, std::size_t ra
   expect(counts, ranks);
 }
 
-void ExpectedCounts::fitted(std::uint64_t total_bytes) {
+void ExpectedCounts::fitted(std::uint64_t total_bytes, std::uint64_t longest_bytes) {
+  longest_bytes_ = longest_bytes;
   waits_after_failure_ /= 2;
   if (!are_much_too_large_for(total_bytes)) return;
   envelopes_.clear();
@@ -92,11 +101,9 @@ void ExpectedCounts::expect(std::span<const std::uint64_t> counts, std::size_t r
   if (!all_send_at_most(kMostRankBytes, counts, ranks)) return;
   envelopes_.reserve(counts.size());
   for (std::size_t pair = 0; pair < counts.size(); ++pair) {
-    const bool is_own = pair / ranks == pair % ranks;
-    envelopes_.push_back(is_own ? 0 : envelope_of(counts[pair], ranks));
+    envelopes_.push_back(is_own(pair, ranks) ? 0 : envelope_of(counts[pair], ranks));
   }
   total_bytes_ = std::accumulate(envelopes_.begin(), envelopes_.end(), std::uint64_t{0});
-  longest_bytes_ = *std::ranges::max_element(counts);
 }
 
 }  // namespace allrail

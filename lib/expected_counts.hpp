@@ -24,15 +24,15 @@ class ExpectedCounts {
   bool is_sure() const { return !envelopes_.empty() && waits_ == 0; }
   /// Bytes of the envelope of every pair, by from * ranks + to; none where a rank meets itself.
   std::span<const std::uint64_t> envelopes() const { return envelopes_; }
-  /// The longest block of the call that they were learned from.
+  /// The longest block of the newest call, also of what a rank has for itself.
   std::uint64_t longest_bytes() const { return longest_bytes_; }
   /// Changes with the envelopes.
   std::uint64_t version() const { return version_; }
 
   /// The counts of a call, in bytes, by from * ranks + to: they were exchanged.
   void learn(std::span<const std::uint64_t> counts, std::size_t ranks);
-  /// A call went by what was expected, and sent so many bytes in all.
-  void fitted(std::uint64_t total_bytes);
+  /// A call went by what was expected, and sent so many bytes in envelopes; of the longest block.
+  void fitted(std::uint64_t total_bytes, std::uint64_t longest_bytes);
   /// Some block of a call did not fit; its counts are learned next.
   void did_not_fit();
   /// So much room cannot be had: nothing is expected for some calls.

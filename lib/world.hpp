@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "coll/engine.hpp"
@@ -324,9 +325,10 @@ class World final : public coll::TeamEvents {
     std::unique_ptr<coll::CallPlan> plan;
     // What it was made of.
     std::uint64_t version = 0;
-    std::string algorithm;
-    int ports = 0;
-    int leaders = 0;
+    std::uint64_t longest_bytes = 0;
+    using Choice = std::tuple<std::string, int, int>;  // algorithm, ports, leaders
+    Choice asked;
+    Choice chosen;
   };
   EnvelopesPlan envelopes_plan_;
 };

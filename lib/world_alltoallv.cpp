@@ -116,8 +116,8 @@ bool World::go_by_expected_counts(const CollectiveCall& call, const PairBlocks& 
   buffers.receive_bytes = envelopes_.awaited().size();
   engine_->run(*envelopes_plan_.plan, buffers, deadline);
 
-  const std::optional<std::uint64_t> total_bytes = envelopes_.total_bytes();
-  if (!total_bytes) {
+  const std::optional<Envelopes::Sums> sums = envelopes_.sums();
+  if (!sums) {
     expected_counts_.did_not_fit();
     return false;
   }
@@ -129,7 +129,7 @@ bool World::go_by_expected_counts(const CollectiveCall& call, const PairBlocks& 
                      mine.bytes);
   }
   envelopes_.empty(call.receive, blocks.awaited);
-  expected_counts_.fitted(*total_bytes);
+  expected_counts_.fitted(sums->total_bytes, sums->longest_bytes);
   return true;
 }
 
@@ -159,14 +159,25 @@ void World::check_envelopes(const PairBlocks& blocks) {
 /// if slot memory is too small for it.
 bool World::prepare_envelopes(const CallOptions& options) {
   EnvelopesPlan& kept = envelopes_plan_;
-  if (kept.plan != nullptr && kept.version == expected_counts_.version() &&
-      kept.algorithm == options.algorithm && kept.ports == options.ports &&
-      kept.leaders == options.leaders) {
-    return true;
-  }
+  const std::uint64_t version = expected_counts_.version();
+  const std::uint64_t longest_bytes = expected_counts_.longest_bytes();
+  const bool is_asked_alike =
+      kept.plan != nullptr && kept.version == version &&
+      kept.asked == std::tie(options.algorithm, options.ports, options.leaders);
+  if (is_asked_alike && kept.longest_bytes == longest_bytes) return true;
   job_->engines.hand_over();
   try {
-    kept = {nullptr, expected_counts_.version(), options.algorithm, options.ports, options.leaders};
+    // The choice follows the longest block, also of calls that fitted.
+    const coll::Selection chosen =
+        select(coll::Operation::Alltoallv, longest_bytes, options, coll::MemoryKind::Ordinary);
+    kept.longest_bytes = longest_bytes;
+    const auto choice = std::tie(chosen.algorithm, chosen.ports, chosen.leaders);
+    if (is_asked_alike && kept.chosen == choice) return true;
+    kept = {nullptr,
+            version,
+            longest_bytes,
+            {options.algorithm, options.ports, options.leaders},
+            choice};
     kept.plan = make_plan(lay_out_envelopes(), options, transport::Pace::Unknown);
     engine_->connect(*kept.plan);
   } catch (const Error& error) {

@@ -95,6 +95,10 @@ void FabricState::observe(OpenPut& put) {
   const bool is_short = put.cut.count < kLeastChunksToLearn;
   if (is_short && newest.number != 0 && newest.peer == put.peer &&
       newest.chunks < kLeastChunksToLearn) {
+    // What rails carried since the last of them ended is no part of it.
+    for (std::size_t i = 0; newest.open_puts == 0 && i < rails_.size(); ++i) {
+      newest.busy_ns[i] = rails_[i].busy_ns(now_ns_) - newest.parts[i].took_ns;
+    }
     put.observation = newest.number;
     newest.chunks += put.cut.count;
     ++newest.open_puts;

@@ -213,8 +213,8 @@ class ALLRAIL_API Communicator {
   }
 
   /// The same with blocks of any length: `send_counts[s]` elements go to rank s, `recv_counts[r]`
-  /// come from rank r. A rank knows its own counts only, so they are exchanged first, unless no
-  /// block is longer than in an earlier call (docs/decisions/0035). Where the two ends of a pair
+  /// come from rank r. A rank knows its own counts only, so they are exchanged first, mostly not
+  /// where they are those of the call before (docs/decisions/0035). Where the two ends of a pair
   /// disagree there is Error{Mismatch} at both, and at the other ranks in this call or the next.
   /// Displacements (in elements; empty: blocks follow each other) may not make received blocks
   /// overlap. In place: both are the same buffer, and so are the counts and displacements of both

@@ -1,6 +1,6 @@
 // Modes of alltoallvs that repeat the counts of earlier ones, or do not. repeats: random runs of
 // calls, some on a part of the ranks, whose every byte is checked. repeats-put: how many chunks
-// calls with the same counts put, and one with others, and those after it.
+// each of some calls puts.
 #include <optional>
 #include <random>
 
@@ -63,18 +63,13 @@ int run_repeats_put(const Arguments& arguments) {
   RootedCall call;
   call.kind = RootedKind::Alltoallv;
   call.options.algorithm = arguments.text("algorithm", "smp-direct");
-  const bool are_empty = arguments.number("empty", 0) != 0;
-  // Of the longest block, and how often.
-  constexpr std::pair<std::size_t, int> kRuns[] = {{2000, 3}, {600, 1}, {6000, 2}, {2000, 5}};
-  for (const auto& [bytes, times] : kRuns) {
-    call.bytes = are_empty ? 0 : bytes;
-    for (int time = 0; time < times; ++time) {
-      call.number += kSameCounts;
-      const std::uint64_t before = chunks();
-      caller.make(call);
-      put += " " + std::to_string(chunks() - before);
-    }
-    put += ",";
+  // Of the longest block.
+  for (const std::int64_t bytes : arguments.numbers("sizes", "0,0,0")) {
+    call.bytes = static_cast<std::size_t>(bytes);
+    call.number += kSameCounts;
+    const std::uint64_t before = chunks();
+    caller.make(call);
+    put += " " + std::to_string(chunks() - before);
   }
   say("rank " + std::to_string(communicator.rank()) + " put" + put);
   communicator.barrier();

@@ -109,17 +109,29 @@ def test_repeated_alltoallvs():
 
 def test_counts_are_exchanged_once():
     """A repeated alltoallv puts its blocks and nothing else. Counts are exchanged by the first, by
-    one whose blocks are longer, and then until those of two calls in a row fit."""
-    result = job(3, "3", "repeats-put")
+    one whose blocks are longer, until those of two calls in a row fit, and once more where what was
+    expected turns out much too long."""
+    words = ("repeats-put", "sizes=2000,2000,2000,600,6000,6000,2000,2000,2000,2000,2000")
+    result = job(3, "3", *words)
     expect(result.code == 0, "repeated alltoallvs", result)
     said = [line.split(" put ")[1] for line in result.out.splitlines() if " put " in line]
-    expect(said == ["4 2 2, 2, 6 4, 2 2 2 2 2,"] * 3, "chunks put: %s" % said, result)
+    expect(said == ["4 2 2 2 6 4 2 4 2 2 2"] * 3, "chunks put: %s" % said, result)
+
+
+def test_choice_follows_repeated_alltoallvs():
+    """By recursive doubling up to 1 KiB, in two puts, and else by three: a call goes by what the
+    one before had, whatever its blocks travel in."""
+    words = ("repeats-put", "algorithm=", "sizes=2048,2048,2048,1024,1024,1024,2048,2048")
+    result = job(4, "4", *words)
+    expect(result.code == 0, "repeated alltoallvs", result)
+    said = [line.split(" put ")[1] for line in result.out.splitlines() if " put " in line]
+    expect(said == ["5 3 3 3 2 2 2 3"] * 4, "chunks put: %s" % said, result)
 
 
 def test_expected_counts_without_room():
     """Empty blocks fit into little memory where what they would travel in does not: then counts are
     exchanged as before."""
-    words = ("repeats-put", "algorithm=direct", "empty=1")
+    words = ("repeats-put", "algorithm=direct")
     result = job(28, None, *words, env={"ALLRAIL_NODE_MEMORY": "1M"}, limit=100)
     expect(result.code == 0, "28 ranks with 1 MiB", result)
 
