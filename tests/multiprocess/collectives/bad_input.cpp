@@ -119,7 +119,7 @@ const Table& mismatches() {
       {"ports", [](Case& c) { c.with(by("ring", c.odd ? 2 : 1)); }},
       {"leaders", [](Case& c) { c.with(by("smp-ring", 1, c.odd ? 2 : 1)); }},
       {"memory", [](Case& c) { receive_into_a_buffer_or_not(c, kBytes); }},
-      {"memory-of-large-blocks", [](Case& c) { receive_into_a_buffer_or_not(c, 3'000'000); }},
+      {"memory-of-large-blocks", [](Case& c) { receive_into_a_buffer_or_not(c, 1'200'000); }},
       {"allocate",
        [](Case& c) {
          if (c.odd) c.communicator.allocate<unsigned char>(kBytes);
