@@ -37,7 +37,7 @@ void fuzz_one(std::span<const std::byte> input) {
   Envelopes envelopes = laid_out();
   std::ranges::copy(input.first(std::min(input.size(), envelopes.awaited().size())),
                     envelopes.awaited().begin());
-  if (!envelopes.total_bytes()) return;
+  if (!envelopes.sums()) return;
   std::vector<PlacedBlock> blocks(kRanks);
   std::uint64_t end = 0;
   for (std::size_t from = 0; from < kRanks; ++from) {
