@@ -91,7 +91,7 @@ bool ExpectedCounts::fit(std::span<const std::uint64_t> counts) const {
 }
 
 bool ExpectedCounts::are_much_too_large_for(std::uint64_t total_bytes) const {
-  return total_bytes_ > 2 * (total_bytes + envelopes_.size() * kLeastBytes);
+  return total_bytes_ > 2 * (total_bytes + least_total_bytes_);
 }
 
 void ExpectedCounts::expect(std::span<const std::uint64_t> counts, std::size_t ranks) {
@@ -104,6 +104,7 @@ void ExpectedCounts::expect(std::span<const std::uint64_t> counts, std::size_t r
     envelopes_.push_back(is_own(pair, ranks) ? 0 : envelope_of(counts[pair], ranks));
   }
   total_bytes_ = std::accumulate(envelopes_.begin(), envelopes_.end(), std::uint64_t{0});
+  least_total_bytes_ = envelopes_.size() * least_bytes(ranks);
 }
 
 }  // namespace allrail

@@ -44,7 +44,8 @@ class ExpectedCounts {
   void expect(std::span<const std::uint64_t> counts, std::size_t ranks);
 
   std::vector<std::uint64_t> envelopes_;
-  std::uint64_t total_bytes_ = 0;  // of the envelopes
+  std::uint64_t total_bytes_ = 0;        // of the envelopes
+  std::uint64_t least_total_bytes_ = 0;  // where all blocks are empty
   std::uint64_t longest_bytes_ = 0;
   std::uint64_t version_ = 0;
   // Calls whose counts have to fit before one goes by them again: more after each that did not.

@@ -192,6 +192,16 @@ TEST(ExpectedCounts, GiveUpEnvelopesThatAreMuchTooLargeForACallThatFitted) {
   EXPECT_TRUE(expected.is_sure()) << "small ones are never much too large";
 }
 
+TEST(ExpectedCounts, GiveUpEnvelopesOfManyRanksWithoutRoomToSpare) {
+  for (const std::size_t ranks : {65, 200}) {
+    ExpectedCounts expected;
+    expected.learn(uniform(ranks, 200), ranks);
+    ASSERT_TRUE(expected.is_sure());
+    expected.fitted(0, 0);
+    EXPECT_FALSE(expected.is_sure()) << ranks;
+  }
+}
+
 TEST(ExpectedCounts, GiveUpEnvelopesThatAreMuchTooLargeForCountsThatWereExchanged) {
   ExpectedCounts expected;
   expected.learn(pair(500, 500), 2);
