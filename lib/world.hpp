@@ -156,7 +156,6 @@ class World final : public coll::TeamEvents {
                          std::span<const std::size_t> displacements, std::size_t element_bytes,
                          const CallOptions& options);
   // The same for the other collectives (world_rooted.cpp).
-  using Block = PlacedBlock;
   struct Ready {
     PlanKey key;
     coll::Buffers buffers;
@@ -175,14 +174,15 @@ class World final : public coll::TeamEvents {
   /// As many as there are counts, or none.
   void check_places(std::span<const std::size_t> counts,
                     std::span<const std::size_t> displacements);
-  std::vector<Block> blocks_of(std::span<const std::size_t> counts,
-                               std::span<const std::size_t> displacements,
-                               std::size_t element_bytes);
-  void check_inside(const std::vector<Block>& blocks, std::uint64_t buffer_bytes, bool may_overlap);
+  std::vector<PlacedBlock> blocks_of(std::span<const std::size_t> counts,
+                                     std::span<const std::size_t> displacements,
+                                     std::size_t element_bytes);
+  void check_inside(const std::vector<PlacedBlock>& blocks, std::uint64_t buffer_bytes,
+                    bool may_overlap);
   // Of alltoallvs (world_alltoallv.cpp).
   struct PairBlocks {
-    std::vector<Block> sent;     // by the rank that they are for
-    std::vector<Block> awaited;  // by the rank that they come from
+    std::vector<PlacedBlock> sent;     // by the rank that they are for
+    std::vector<PlacedBlock> awaited;  // by the rank that they come from
   };
   void alltoallv(const CollectiveCall& call, const CallOptions& options);
   std::shared_ptr<UserPlan> plan_alltoallv(const CollectiveCall& call, const CallOptions& options);

@@ -11,6 +11,7 @@
 #include "lib/world.hpp"
 
 namespace allrail {
+
 void World::alltoallv(const CollectiveCall& call, const CallOptions& options) {
   // Of all exchanges together.
   const base::Deadline deadline = deadline_of(options);

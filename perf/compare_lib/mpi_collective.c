@@ -155,7 +155,7 @@ static void lay_out_blocks(const Collective* collective, const char* shape, Call
   for (int rank = 0; rank < call->ranks; rank++) {
     const int index = collective->form == kOfPairs ? (call->rank + rank) % call->ranks : rank;
     const char* of = collective->form == kPlain ? "even" : shape;
-    const long long bytes = (long long)block_bytes(of, call->bytes, call->ranks, index);
+    const long long bytes = block_bytes(of, call->bytes, call->ranks, index);
     // What does not fit is cut here, and nothing is sent then: see below.
     call->counts[rank] = (int)bytes;
     call->displacements[rank] = (int)offset;

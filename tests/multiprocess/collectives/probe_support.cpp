@@ -97,6 +97,12 @@ std::uint64_t registrations(allrail::Communicator& communicator) {
   return sum;
 }
 
+std::uint64_t chunks_sent(allrail::Communicator& communicator) {
+  std::uint64_t sum = 0;
+  for (const auto& rail : communicator.rail_statistics()) sum += rail.chunks_sent;
+  return sum;
+}
+
 std::string describe(const allrail::Error& error) {
   char text[96];
   std::snprintf(text, sizeof text, "%s peer %d at %.6f: ", allrail::code_name(error.code()),

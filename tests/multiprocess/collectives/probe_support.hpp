@@ -63,6 +63,8 @@ void say(const std::string& line);
 std::string describe(const allrail::Error& error);
 /// Over all rails. A rail of this rank counts every time that user memory is registered with it.
 std::uint64_t registrations(allrail::Communicator& communicator);
+/// Also over all rails: in how many chunks this rank put.
+std::uint64_t chunks_sent(allrail::Communicator& communicator);
 
 /// Fills `block` with bytes that depend on rank, call and place.
 void fill_pattern(std::span<unsigned char> block, int rank, std::uint64_t call);

@@ -54,11 +54,6 @@ int run_repeats(const Arguments& arguments) {
 int run_repeats_put(const Arguments& arguments) {
   auto communicator = allrail::Communicator::world();
   RootedCaller caller(communicator);
-  const auto chunks = [&communicator] {
-    std::uint64_t sum = 0;
-    for (const auto& rail : communicator.rail_statistics()) sum += rail.chunks_sent;
-    return sum;
-  };
   std::string put;
   RootedCall call;
   call.kind = RootedKind::Alltoallv;
@@ -67,9 +62,9 @@ int run_repeats_put(const Arguments& arguments) {
   for (const std::int64_t bytes : arguments.numbers("sizes", "0,0,0")) {
     call.bytes = static_cast<std::size_t>(bytes);
     call.number += kSameCounts;
-    const std::uint64_t before = chunks();
+    const std::uint64_t before = chunks_sent(communicator);
     caller.make(call);
-    put += " " + std::to_string(chunks() - before);
+    put += " " + std::to_string(chunks_sent(communicator) - before);
   }
   say("rank " + std::to_string(communicator.rank()) + " put" + put);
   communicator.barrier();

@@ -143,11 +143,6 @@ int run_rooted_registrations(const Arguments& arguments) {
 int run_rooted_leaders(const Arguments& /*arguments*/) {
   auto communicator = allrail::Communicator::world();
   RootedCaller caller(communicator);
-  const auto chunks = [&communicator] {
-    std::uint64_t sum = 0;
-    for (const auto& rail : communicator.rail_statistics()) sum += rail.chunks_sent;
-    return sum;
-  };
   std::string sent;
   RootedCall call;
   call.kind = RootedKind::Alltoall;
@@ -156,9 +151,9 @@ int run_rooted_leaders(const Arguments& /*arguments*/) {
   for (const int leaders : {1, 2, 1}) {
     call.options.leaders = leaders;
     ++call.number;
-    const std::uint64_t before = chunks();
+    const std::uint64_t before = chunks_sent(communicator);
     caller.make(call);
-    sent += chunks() == before ? " nothing" : " something";
+    sent += chunks_sent(communicator) == before ? " nothing" : " something";
   }
   say("rank " + std::to_string(communicator.rank()) + " put" + sent);
   communicator.barrier();
