@@ -1,6 +1,7 @@
 #include "shm/huge_pages.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <sstream>
@@ -66,6 +67,15 @@ bool read_range(std::string_view line, std::uint64_t& begin, std::uint64_t& end)
   begin = low;
   end = high;
   return true;
+}
+
+/// Has the kernel make huge pages of small ones that are there.
+void join_pages(const base::Mapping& mapping) noexcept {
+  // A page that somebody holds for a moment, as reclaim does, is EAGAIN; those joined stay joined.
+  constexpr int kTries = 5;
+  for (int tried = 0; tried < kTries; ++tried) {
+    if (::madvise(mapping.data(), mapping.size(), kCollapse) == 0 || errno != EAGAIN) return;
+  }
 }
 
 }  // namespace
@@ -168,7 +178,7 @@ void reserve_with_huge_pages(int fd, const base::Mapping& mapping, const HugePag
   // Where the file system is full after all, this ends early, and what follows says so.
   if (plan.write_through) ::madvise(mapping.data(), mapping.size(), kPopulateWrite);
   allocate_pages(fd, 0, mapping.size(), kind);
-  if (plan.collapse) ::madvise(mapping.data(), mapping.size(), kCollapse);
+  if (plan.collapse) join_pages(mapping);
 }
 
 HugePageTrial try_huge_pages(HugePages wish) {

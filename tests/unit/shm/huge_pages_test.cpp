@@ -206,8 +206,13 @@ class HugePageMount : public testing::TestWithParam<MountCase> {};
 TEST_P(HugePageMount, GivesWhatIsAskedForAndNoMoreMemory) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can mount a /dev/shm of its own";
   const MountCase& one = GetParam();
-  const int result =
-      in_mount(one.options, [&] { return make_and_compare(one.wish, one.huge, kHugeBytes); });
+  int result = kSkipped;
+  // A kernel that is busy may give none this time, but not time after time.
+  for (int tried = 0; tried < 5; ++tried) {
+    result =
+        in_mount(one.options, [&] { return make_and_compare(one.wish, one.huge, kHugeBytes); });
+    if (!one.huge || (result != 5 && result != 6)) break;
+  }
   if (result == kSkipped) GTEST_SKIP() << "no such file system, or no huge page is free";
   EXPECT_EQ(result, kPassed)
       << "1: wrong bytes, 2: no file, 3: an error, 4: another amount of memory than the "
