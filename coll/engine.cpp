@@ -161,7 +161,7 @@ inline void Engine::begin(CallRun& run) {
     call.schedule = call.keep_alive.get();
   }
   call.has_puts = !plan.peers().empty();
-  const std::uint64_t offset = run.begun * plan.slice_bytes();
+  const std::uint64_t offset = run.begun == 0 ? 0 : plan.slice_begin(run.begun);
   call.buffers.send_place = run.buffers.send_place;  // of calls of one slice only
   call.buffers.receive_place = run.buffers.receive_place;
   call.buffers.send = run.buffers.send;

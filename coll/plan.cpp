@@ -43,21 +43,56 @@ const char* operation_name(Operation operation) noexcept {
   return "unknown operation";
 }
 
+namespace {
+
+bool puts_to_nobody_twice(const schedule::Schedule& schedule) {
+  std::vector<int> put_to;
+  for (const schedule::Step& step : schedule.steps) {
+    if (step.kind == schedule::StepKind::Put) put_to.push_back(step.peer);
+  }
+  std::ranges::sort(put_to);
+  return std::ranges::adjacent_find(put_to) == put_to.end();
+}
+
+}  // namespace
+
+/// Slices of one recipe.
+struct CallPlan::Part {
+  explicit Part(CallPart made)
+      : recipe(std::move(made.recipe)), begin(made.begin), bytes(made.bytes) {}
+
+  std::uint64_t begin_of(std::uint64_t slice) const {
+    return begin + (slice - first_slice) * slice_bytes;
+  }
+  bool has(std::uint64_t slice) const {
+    return slice >= first_slice && slice - first_slice < slices;
+  }
+
+  std::unique_ptr<const Recipe> recipe;
+  std::uint64_t begin;  // of the part, in every block
+  std::uint64_t bytes;
+  std::uint64_t first_slice = 0;
+  std::uint64_t slices = 1;
+  std::uint64_t slice_bytes = 0;
+  std::shared_ptr<const schedule::Schedule> first;  // of its slices
+};
+
 CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanLimits& limits)
-    : recipe_(make_recipe(request, roster, limits)),
-      registered_bytes_(coll::registered_bytes(request)),
-      zero_copy_(recipe_->zero_copy()),
-      copies_because_of_limit_(recipe_->copies_because_of_limit()) {
+    : registered_bytes_(coll::registered_bytes(request)) {
+  for (CallPart& made : make_parts(request, roster, limits)) parts_.emplace_back(std::move(made));
+  const Recipe& recipe = *parts_.front().recipe;
+  zero_copy_ = recipe.zero_copy();
+  copies_because_of_limit_ = recipe.copies_because_of_limit();
   description_.bytes = *std::ranges::max_element(request.bytes);
   description_.operation = request.operation;
-  description_.algorithm = recipe_->algorithm();
+  description_.algorithm = recipe.algorithm();
   description_.memory = request.memory;
   description_.root = request.root;
   hash_ = mix(static_cast<std::uint64_t>(request.operation), description_.algorithm);
   // At every size, also where the kind changes nothing: that a call is right may not depend on it.
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.memory));
   for (const std::uint64_t bytes : request.bytes) hash_ = mix(hash_, bytes);
-  hash_ = mix(hash_, recipe_->way());
+  hash_ = mix(hash_, recipe.way());
   // Decides about the way of large calls; only the root of other collectives has displacements.
   if (request.operation == Operation::Allgatherv) hash_ = mix(hash_, request.displaced ? 1 : 0);
   for (const std::uint64_t bytes : request.matrix) hash_ = mix(hash_, bytes);
@@ -66,8 +101,26 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.root));
   hash_ = mix(hash_, static_cast<std::uint64_t>(request.ports) << 32 |
                          static_cast<std::uint64_t>(request.leaders));
-  choose_slices(roster, limits);
-  schedule::Schedule first = make_schedule(0);
+  for (Part& part : parts_) {
+    choose_slices(part, roster, limits);
+    make_first(part, roster);
+  }
+  slice_bytes_ = parts_.front().slice_bytes;
+  first_ = parts_.front().first;
+  std::ranges::sort(peers_);
+  peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
+  peers_.shrink_to_fit();
+  may_coalesce_ =
+      description_.root >= 0 && slices_ == 1 && !zero_copy_ && puts_to_nobody_twice(*first_);
+  // Every rank of a barrier between nodes takes part in what it spreads (coll/engine_pace.cpp).
+  const bool spreads = request.operation == Operation::Barrier && roster.nodes() > 1;
+  is_on_node_ = slices_ == 1 && !zero_copy_ && !spreads && coll::is_on_node(*first_);
+  slot_order_ = choose_order(roster, limits);
+  if (slices_ == 1) parts_ = std::vector<Part>();
+}
+
+void CallPlan::make_first(Part& part, const Roster& roster) {
+  schedule::Schedule first = part.recipe->make(part.begin, part.slice_bytes);
   first.steps.shrink_to_fit();
   first.once.shrink_to_fit();
   if (first.stages > shm::kMostStages) {
@@ -77,10 +130,7 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
                operation_name(description_.operation), roster.ranks(), roster.nodes(), first.stages,
                shm::kMostStages);
   }
-  first_ = std::make_shared<schedule::Schedule>(std::move(first));
-  std::vector<int> put_to;
-  for (const schedule::Step& step : first_->steps) {
-    if (step.kind == schedule::StepKind::Put) put_to.push_back(step.peer);
+  for (const schedule::Step& step : first.steps) {
     if (step.kind == schedule::StepKind::Put || step.kind == schedule::StepKind::Await) {
       peers_.push_back(step.peer);
     }
@@ -88,17 +138,7 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
       most_awaited_bytes_ = std::max(most_awaited_bytes_, step.bytes);
     }
   }
-  std::ranges::sort(peers_);
-  peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
-  peers_.shrink_to_fit();
-  std::ranges::sort(put_to);
-  may_coalesce_ = description_.root >= 0 && slices_ == 1 && !zero_copy_ &&
-                  std::ranges::adjacent_find(put_to) == put_to.end();
-  // Every rank of a barrier between nodes takes part in what it spreads (coll/engine_pace.cpp).
-  const bool spreads = request.operation == Operation::Barrier && roster.nodes() > 1;
-  is_on_node_ = slices_ == 1 && !zero_copy_ && !spreads && coll::is_on_node(*first_);
-  slot_order_ = choose_order(roster, limits);
-  if (slices_ == 1) recipe_.reset();
+  part.first = std::make_shared<schedule::Schedule>(std::move(first));
 }
 
 CallPlan::~CallPlan() = default;
@@ -131,38 +171,52 @@ void CallPlan::check_slot(std::uint64_t needed_bytes, const Roster& roster,
              limits.large_slot_bytes);
 }
 
-void CallPlan::choose_slices(const Roster& roster, const PlanLimits& limits) {
-  const std::uint64_t block = description_.bytes;
-  slice_bytes_ = std::min(block, recipe_->most_slice_bytes());
-  check_slot(recipe_->slot_bytes(0), roster, limits);
-  if (recipe_->slot_bytes(slice_bytes_) > limits.large_slot_bytes) {
+void CallPlan::choose_slices(Part& part, const Roster& roster, const PlanLimits& limits) {
+  const Recipe& recipe = *part.recipe;
+  part.slice_bytes = std::min(part.bytes, recipe.most_slice_bytes());
+  check_slot(recipe.slot_bytes(0), roster, limits);
+  if (recipe.slot_bytes(part.slice_bytes) > limits.large_slot_bytes) {
     // Slices so small that a second and third one can be under way while the first is read.
     std::uint64_t low = 0;
-    std::uint64_t high = slice_bytes_;
+    std::uint64_t high = part.slice_bytes;
     while (low + 1 < high) {
       const std::uint64_t middle = low + (high - low) / 2;
-      (recipe_->slot_bytes(middle) <= limits.large_slot_bytes ? low : high) = middle;
+      (recipe.slot_bytes(middle) <= limits.large_slot_bytes ? low : high) = middle;
     }
-    slice_bytes_ = low >= 8192 ? low / 4096 * 4096 : std::max<std::uint64_t>(low, 1);
+    part.slice_bytes = low >= 8192 ? low / 4096 * 4096 : std::max<std::uint64_t>(low, 1);
   }
-  slices_ = slice_bytes_ == 0 ? 1 : (block + slice_bytes_ - 1) / slice_bytes_;
-  slot_bytes_ = recipe_->slot_bytes(slice_bytes_);
+  if (part.slice_bytes > 0) part.slices = (part.bytes + part.slice_bytes - 1) / part.slice_bytes;
+  part.first_slice = slices_;
+  slices_ += part.slices;
+  slot_bytes_ = std::max(slot_bytes_, recipe.slot_bytes(part.slice_bytes));
   check_slot(slot_bytes_, roster, limits);
 }
 
-schedule::Schedule CallPlan::make_schedule(std::uint64_t slice) const {
-  return recipe_->make(slice * slice_bytes_, slice_bytes_);
+/// There are few, and calls mostly have one.
+const CallPlan::Part& CallPlan::part_of(std::uint64_t slice) const {
+  const auto found =
+      std::ranges::find_if(parts_, [=](const Part& part) { return part.has(slice); });
+  return *found;
+}
+
+std::uint64_t CallPlan::slice_begin(std::uint64_t slice) const {
+  return slice == 0 ? 0 : part_of(slice).begin_of(slice);
 }
 
 bool CallPlan::are_alike(std::uint64_t slice, std::uint64_t other) const {
-  return slice == other ||
-         recipe_->are_alike(slice * slice_bytes_, other * slice_bytes_, slice_bytes_);
+  if (slice == other) return true;
+  const Part& part = part_of(slice);
+  return part.has(other) &&
+         part.recipe->are_alike(part.begin_of(slice), part.begin_of(other), part.slice_bytes);
 }
 
 std::shared_ptr<const schedule::Schedule> CallPlan::schedule(std::uint64_t slice) const {
   if (slice < kept_.size()) return kept_[slice];
-  if (are_alike(slice, 0)) return first_;
-  return std::make_shared<schedule::Schedule>(make_schedule(slice));
+  if (slice == 0) return first_;
+  const Part& part = part_of(slice);
+  if (are_alike(slice, part.first_slice)) return part.first;
+  return std::make_shared<schedule::Schedule>(
+      part.recipe->make(part.begin_of(slice), part.slice_bytes));
 }
 
 void CallPlan::keep_all_slices() {

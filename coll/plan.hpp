@@ -83,10 +83,12 @@ class CallPlan {
   /// It would be zero-copy, but may not register so much.
   bool copies_because_of_limit() const { return copies_because_of_limit_; }
 
-  /// Results that do not fit into a slot are cut: slice s is bytes [s, s + 1) * slice_bytes of
-  /// every block.
+  /// Results that do not fit into a slot are cut: slice s is slice_bytes of every block, or fewer,
+  /// from slice_begin(s) on. A call whose parts go different ways has slices for each.
   std::uint64_t slices() const { return slices_; }
+  /// Of the first part.
   std::uint64_t slice_bytes() const { return slice_bytes_; }
+  std::uint64_t slice_begin(std::uint64_t slice) const;
   /// The schedule of one slice; offsets count from the slice's start in both user buffers.
   std::shared_ptr<const schedule::Schedule> schedule(std::uint64_t slice) const;
   /// Makes the schedules of all slices now, so that schedule() allocates nothing later.
@@ -108,15 +110,17 @@ class CallPlan {
   const std::vector<int>& peers() const { return peers_; }
 
  private:
+  struct Part;  // its slices are alike in size, but for the last one
+  const Part& part_of(std::uint64_t slice) const;
   /// Whether two slices have the same schedule.
   bool are_alike(std::uint64_t slice, std::uint64_t other) const;
-  schedule::Schedule make_schedule(std::uint64_t slice) const;
   SlotOrder choose_order(const Roster& roster, const PlanLimits& limits) const;
   void check_slot(std::uint64_t needed_bytes, const Roster& roster, const PlanLimits& limits) const;
-  void choose_slices(const Roster& roster, const PlanLimits& limits);
+  void choose_slices(Part& part, const Roster& roster, const PlanLimits& limits);
+  void make_first(Part& part, const Roster& roster);
 
-  // Gone where there is one slice: a later one is made of sizes of all ranks.
-  std::unique_ptr<const Recipe> recipe_;
+  // None where there is one slice: a later one is made of sizes of all ranks.
+  std::vector<Part> parts_;
   std::uint64_t registered_bytes_ = 0;
   bool zero_copy_ = false;
   bool copies_because_of_limit_ = false;
@@ -125,7 +129,7 @@ class CallPlan {
   std::uint64_t most_awaited_bytes_ = 0;
   std::uint64_t hash_ = 0;
   CallDescription description_;
-  std::uint64_t slices_ = 1;
+  std::uint64_t slices_ = 0;
   std::uint64_t slice_bytes_ = 0;
   std::uint64_t slot_bytes_ = 0;
   SlotOrder slot_order_ = SlotOrder::Ring;

@@ -263,6 +263,19 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
                                limits);
 }
 
+std::vector<CallPart> make_parts(const PlanRequest& request, const Roster& roster,
+                                 const PlanLimits& limits) {
+  std::vector<CallPart> parts;
+  if (request.operation == Operation::Allgatherv && request.algorithm == allgather::kRingChain) {
+    parts = make_ring_chain_parts(request, roster, limits);
+  }
+  if (parts.empty()) {
+    parts.push_back(
+        {make_recipe(request, roster, limits), 0, *std::ranges::max_element(request.bytes)});
+  }
+  return parts;
+}
+
 Operation operation_of(std::string_view collective) noexcept {
   for (const Operation operation : kCollectives) {
     if (collective == collective_name(operation)) return operation;

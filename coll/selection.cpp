@@ -15,8 +15,8 @@ constexpr int kAnyCount = std::numeric_limits<int>::max();
 // How many peers a step sends to: one, so that no two senders meet in front of a receiver, or as
 // many as there are rails.
 enum class Ports { One, Rails };
-// Fast: only where rails are faster than the processors behind them.
-enum class Nodes { Any, One, TwoOrFour, PowerOfTwo, FastPowerOfTwo };
+// Fast, NotFast: only where rails are, or are not, faster than the processors behind them.
+enum class Nodes { Any, NotFast, One, TwoOrFour, PowerOfTwo, FastPowerOfTwo };
 
 struct Row {
   std::uint64_t most_bytes_per_node;  // the block that a node sends
@@ -26,6 +26,7 @@ struct Row {
   const char* algorithm;
   Ports ports;
   const char* reason;
+  bool for_blocks_that_differ = false;
 };
 
 // First match wins. Sizes are those of a node's whole contribution, since that is what crosses the
@@ -36,6 +37,8 @@ struct Row {
 constexpr Row kTable[] = {
     {kAnySize, false, Nodes::One, kAnyCount, "smp-direct", Ports::Rails,
      "one node: no rail is needed"},
+    {kAnySize, false, Nodes::NotFast, kAnyCount, "smp-ring-chain", Ports::One,
+     "blocks differ much: what single ones have beyond the others goes in chains", true},
     {64 * kKibi, false, Nodes::PowerOfTwo, kAnyCount, "smp-recursive-doubling", Ports::One,
      "small blocks: fewest messages, and every pair of nodes answers each other"},
     {256 * kKibi, false, Nodes::TwoOrFour, 1, "smp-recursive-doubling", Ports::One,
@@ -61,6 +64,8 @@ bool fits(Nodes nodes, const SelectionFacts& facts) {
       return is_power_of_two;
     case Nodes::FastPowerOfTwo:
       return is_power_of_two && facts.pace == transport::Pace::Fast;
+    case Nodes::NotFast:
+      return facts.pace != transport::Pace::Fast;
     case Nodes::Any:
       break;
   }
@@ -102,6 +107,7 @@ Selection select_allgather(const SelectionFacts& facts) {
   Selection selection;
   for (const Row& row : kTable) {
     if (per_node > row.most_bytes_per_node || !fits(row.nodes, facts) ||
+        (row.for_blocks_that_differ && !facts.blocks_differ) ||
         (row.zero_copy && facts.bytes_per_rank < facts.zero_copy_threshold_bytes) ||
         facts.largest_node > row.most_ranks_per_node) {
       continue;

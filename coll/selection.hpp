@@ -50,9 +50,14 @@ inline constexpr std::uint64_t kSingleCopyThresholdBytes = 64ULL * 1024;
 /// The same for Buffers, which need no system call.
 inline constexpr std::uint64_t kMappedThresholdBytes = 2ULL * 1024;
 
+/// Up to which part of its cost an allgatherv is worth its cut for a ring and chains, which copies
+/// what would go straight.
+inline constexpr double kRingChainCost = 0.85;
+
 /// What the choice depends on; equal on all ranks.
 struct SelectionFacts {
   std::uint64_t bytes_per_rank = 0;  // the largest block
+  bool blocks_differ = false;        // so much that it pays to cut them: kRingChainCost
   int ranks = 1;
   int nodes = 1;
   int smallest_node = 1;

@@ -88,13 +88,13 @@ std::string describe_step(const schedule::Step& step) {
 coll::Selection explained_choice(coll::Operation operation, const coll::Roster& roster, int rails,
                                  Choosers choosers, std::uint64_t bytes_per_rank,
                                  const CallOptions& options) {
-  auto chosen = select_for(operation, roster, rails, choosers, bytes_per_rank, options);
+  auto chosen = select_for(operation, roster, rails, choosers, {bytes_per_rank}, options);
   if (roster.nodes() == 1) return chosen;
   const std::string usual = chosen.algorithm;
   for (const auto& [pace, word] :
        {std::pair(transport::Pace::Fast, "fast"), std::pair(transport::Pace::Slow, "slow")}) {
     choosers.pace = pace;
-    const auto then = select_for(operation, roster, rails, choosers, bytes_per_rank, options);
+    const auto then = select_for(operation, roster, rails, choosers, {bytes_per_rank}, options);
     if (then.algorithm == usual) continue;
     chosen.reason += fmt::format("; once barriers have spread that the rails are {}: {} ({})", word,
                                  then.algorithm, then.reason);
@@ -145,15 +145,15 @@ std::vector<AlgorithmInfo> algorithms_of(const std::string& collective) {
 }
 
 Choice choose(const Communicator& communicator, const std::string& collective,
-              std::uint64_t bytes_per_rank, const CallOptions& options, ResultMemory memory) {
+              std::span<const std::size_t> block_bytes, const CallOptions& options,
+              ResultMemory memory) {
   const World& world = communicator.internals();
   const auto kind = memory == ResultMemory::Buffer       ? coll::MemoryKind::Buffer
                     : memory == ResultMemory::NodeBuffer ? coll::MemoryKind::NodeBuffer
                                                          : coll::MemoryKind::Ordinary;
-  const auto chosen =
-      collective == coll::collective_name(coll::Operation::Barrier)
-          ? select_for_barrier(world.roster(), world.rail_count())
-          : world.select(operation_named(collective), bytes_per_rank, options, kind);
+  const auto chosen = collective == coll::collective_name(coll::Operation::Barrier)
+                          ? select_for_barrier(world.roster(), world.rail_count())
+                          : world.select(operation_named(collective), block_bytes, options, kind);
   return {chosen.algorithm, chosen.ports, chosen.leaders, chosen.reason};
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,10 +33,11 @@ struct Choice {
   int leaders = 1;
   std::string reason;
 };
-/// What a call of this size would do on this communicator, or a v-form whose largest block, of all
-/// ranks or pairs, has it. The memory matters to allgathers only. Local.
+/// What a call with blocks of these sizes would do on this communicator. An allgatherv goes by the
+/// blocks of all ranks, everything else by the largest, of all ranks or pairs. The memory matters
+/// to allgathers only. Local.
 ALLRAIL_API Choice choose(const Communicator& communicator, const std::string& collective,
-                          std::uint64_t bytes_per_rank, const CallOptions& options = {},
+                          std::span<const std::size_t> block_bytes, const CallOptions& options = {},
                           ResultMemory memory = ResultMemory::Ordinary);
 
 /// A rail of this process that was or was not taken.

@@ -14,11 +14,12 @@ namespace allrail {
 
 namespace {
 
-coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, std::uint64_t bytes_per_rank,
+coll::SelectionFacts facts_of(const coll::Roster& roster, int rails, const BlockSizes& blocks,
                               transport::Pace pace = transport::Pace::Unknown) {
   coll::SelectionFacts facts;
   facts.pace = pace;
-  facts.bytes_per_rank = bytes_per_rank;
+  facts.bytes_per_rank = blocks.largest_bytes;
+  facts.blocks_differ = blocks.pays_to_cut;
   facts.ranks = roster.ranks();
   facts.nodes = roster.nodes();
   facts.smallest_node = roster.smallest_node();
@@ -77,9 +78,9 @@ coll::Selection first_of(const Choosers& choosers, coll::Operation operation,
 }
 
 coll::Selection select_rooted(coll::Operation operation, const coll::Roster& roster, int rails,
-                              const Choosers& choosers, std::uint64_t block_bytes,
+                              const Choosers& choosers, const BlockSizes& blocks,
                               const CallOptions& call) {
-  const coll::SelectionFacts facts = facts_of(roster, rails, block_bytes, choosers.pace);
+  const coll::SelectionFacts facts = facts_of(roster, rails, blocks, choosers.pace);
   coll::Selection selection =
       first_of(choosers, operation, facts, call, coll::select_rooted(operation, facts));
   if (selection.algorithm.starts_with("topology") &&
@@ -93,9 +94,9 @@ coll::Selection select_rooted(coll::Operation operation, const coll::Roster& ros
 }
 
 coll::Selection select_allgather(const coll::Roster& roster, int rails, const Choosers& choosers,
-                                 std::uint64_t bytes_per_rank, const CallOptions& call,
+                                 const BlockSizes& blocks, const CallOptions& call,
                                  coll::MemoryKind memory) {
-  coll::SelectionFacts facts = facts_of(roster, rails, bytes_per_rank, choosers.pace);
+  coll::SelectionFacts facts = facts_of(roster, rails, blocks, choosers.pace);
   if (memory == coll::MemoryKind::Buffer) {
     facts.zero_copy_threshold_bytes = coll::kBufferThresholdBytes;
   }
@@ -117,16 +118,28 @@ coll::Selection select_allgather(const coll::Roster& roster, int rails, const Ch
 
 }  // namespace
 
+BlockSizes block_sizes_of(const coll::PlanRequest& request, const schedule::NodeMap& map) {
+  BlockSizes blocks{request.longest_in_envelope.value_or(*std::ranges::max_element(request.bytes))};
+  // What a node shares is not cut, and between two nodes every byte goes once in any case.
+  if (request.operation == coll::Operation::Allgatherv && map.nodes() > 2 &&
+      static_cast<int>(request.bytes.size()) == map.ranks() &&
+      !coll::is_node_shared(request.memory)) {
+    const auto cut = coll::allgather::cut_for_ring_chain(map, request.bytes);
+    blocks.pays_to_cut = cut.cost <= coll::kRingChainCost;
+  }
+  return blocks;
+}
+
 coll::Selection select_for(coll::Operation operation, const coll::Roster& roster, int rails,
-                           const Choosers& choosers, std::uint64_t block_bytes,
+                           const Choosers& choosers, const BlockSizes& blocks,
                            const CallOptions& call, coll::MemoryKind memory) {
   return operation == coll::Operation::Allgather || operation == coll::Operation::Allgatherv
-             ? select_allgather(roster, rails, choosers, block_bytes, call, memory)
-             : select_rooted(operation, roster, rails, choosers, block_bytes, call);
+             ? select_allgather(roster, rails, choosers, blocks, call, memory)
+             : select_rooted(operation, roster, rails, choosers, blocks, call);
 }
 
 coll::Selection select_for_allocation(const coll::Roster& roster, int rails) {
-  return coll::select_allgather(facts_of(roster, rails, 0));
+  return coll::select_allgather(facts_of(roster, rails, {}));
 }
 
 coll::Selection select_for_barrier(const coll::Roster& roster, int rails) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "coll/block_header.hpp"
+#include "coll/plan.hpp"
 #include "coll/roster.hpp"
 #include "coll/selection.hpp"
 #include "coll/tuning_rules.hpp"
@@ -21,11 +22,19 @@ struct Choosers {
   transport::Pace pace = transport::Pace::Unknown;
 };
 
+/// Of a call.
+struct BlockSizes {
+  std::uint64_t largest_bytes = 0;
+  bool pays_to_cut = false;  // of an allgatherv, see coll::SelectionFacts::blocks_differ
+};
+/// Those of a request. The same on all ranks.
+BlockSizes block_sizes_of(const coll::PlanRequest& request, const schedule::NodeMap& map);
+
 /// What the call names goes first, then the choosers, then the table of measured choices. `rails`
 /// is the number of rails of a rank, `memory` what an allgather receives into. The same on all
 /// ranks of a job.
 coll::Selection select_for(coll::Operation operation, const coll::Roster& roster, int rails,
-                           const Choosers& choosers, std::uint64_t block_bytes,
+                           const Choosers& choosers, const BlockSizes& blocks,
                            const CallOptions& call,
                            coll::MemoryKind memory = coll::MemoryKind::Ordinary);
 

@@ -31,12 +31,16 @@ void check_range(const char* name, int value) {
 
 }  // namespace
 
-coll::Selection World::select(coll::Operation operation, std::uint64_t block_bytes,
+coll::Selection World::select(coll::Operation operation, std::span<const std::size_t> block_bytes,
                               const CallOptions& options, coll::MemoryKind memory) const {
+  coll::PlanRequest request;
+  request.operation = operation;
+  request.memory = memory;
+  request.bytes.assign(block_bytes.begin(), block_bytes.end());
+  if (request.bytes.empty()) request.bytes.push_back(0);
   // Plans of alltoallvs are not kept by pace.
   const auto known = operation == coll::Operation::Alltoallv ? transport::Pace::Unknown : pace();
-  return select_for(operation, roster_, rail_count(), choosers(known), block_bytes, options,
-                    memory);
+  return choose(request, options, known);
 }
 
 coll::PlanRequest World::request_of(const PlanKey& key) const {
@@ -70,10 +74,8 @@ coll::PlanRequest World::request_or_die(const PlanKey& key) {
 
 coll::Selection World::choose(const coll::PlanRequest& request, const CallOptions& options,
                               transport::Pace pace) const {
-  const std::uint64_t bytes =
-      request.longest_in_envelope.value_or(*std::ranges::max_element(request.bytes));
-  return select_for(request.operation, roster_, rail_count(), choosers(pace), bytes, options,
-                    request.memory);
+  return select_for(request.operation, roster_, rail_count(), choosers(pace),
+                    block_sizes_of(request, roster_.map()), options, request.memory);
 }
 
 std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,

@@ -93,8 +93,8 @@ class World final : public coll::TeamEvents {
   /// What Communicator::split() says; null for a negative color.
   std::unique_ptr<World> split(int color, int key);
 
-  /// What a call of this size would do; for allrail-info.
-  coll::Selection select(coll::Operation operation, std::uint64_t block_bytes,
+  /// What a call with these blocks would do, see diagnostics::choose().
+  coll::Selection select(coll::Operation operation, std::span<const std::size_t> block_bytes,
                          const CallOptions& options, coll::MemoryKind memory) const;
 
  private:

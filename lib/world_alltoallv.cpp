@@ -1,6 +1,7 @@
 // alltoallv, whose ranks know their own counts only: they are exchanged first, or the call goes by
 // those of an earlier one, and every block says how long it really is.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -170,7 +171,8 @@ bool World::prepare_envelopes(const CallOptions& options) {
   try {
     // The choice follows the longest block, also of calls that fitted.
     const coll::Selection chosen =
-        select(coll::Operation::Alltoallv, longest_bytes, options, coll::MemoryKind::Ordinary);
+        select(coll::Operation::Alltoallv, std::array<std::size_t, 1>{longest_bytes}, options,
+               coll::MemoryKind::Ordinary);
     kept.longest_bytes = longest_bytes;
     const auto choice = std::tie(chosen.algorithm, chosen.ports, chosen.leaders);
     if (is_asked_alike && kept.chosen == choice) return true;

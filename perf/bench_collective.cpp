@@ -91,8 +91,8 @@ class CollectiveRow {
   }
 
   diagnostics::Choice choose() const {
-    return diagnostics::choose(communicator_, options_.what, workload_->largest_block_bytes(),
-                               call_, result_memory(options_.memory));
+    return diagnostics::choose(communicator_, options_.what, workload_->block_bytes(), call_,
+                               result_memory(options_.memory));
   }
 
   void call() {

@@ -226,7 +226,7 @@ class Barrier final : public Workload {
   void prepare(std::uint64_t /*seed*/) override {}
   std::uint64_t wrong(std::uint64_t /*seed*/) override { return 0; }
   std::uint64_t bytes_total() const override { return 0; }
-  std::uint64_t largest_block_bytes() const override { return 0; }
+  std::span<const std::size_t> block_bytes() const override { return {}; }
   double bus_factor() const override { return 0; }
   std::uint64_t rail_bytes() const override { return 0; }
   bool can_be_checked() const override { return false; }

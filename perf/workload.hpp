@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include <allrail/communicator.hpp>
 
@@ -28,8 +29,8 @@ class Workload {
   /// What nccl-tests call the size of the call, and the share of it that crosses the bus.
   virtual std::uint64_t bytes_total() const = 0;
   virtual double bus_factor() const = 0;
-  /// What the choice of an algorithm goes by.
-  virtual std::uint64_t largest_block_bytes() const = 0;
+  /// What the choice of an algorithm goes by: bytes of the blocks, as the call has them.
+  virtual std::span<const std::size_t> block_bytes() const = 0;
   /// What the rails of this rank's node have to carry in the busier direction. Of a gather or
   /// scatter only the root says it, whose node has the most.
   virtual std::uint64_t rail_bytes() const = 0;

@@ -70,7 +70,7 @@ class TwoBuffers : public Workload {
         receive_(receive_memory_.bytes()) {}
 
   std::uint64_t bytes_total() const override { return blocks_.total(); }
-  std::uint64_t largest_block_bytes() const override { return std::ranges::max(blocks_.counts()); }
+  std::span<const std::size_t> block_bytes() const override { return blocks_.counts(); }
   double bus_factor() const override {
     if (bytes_total() == 0) return 0;
     return static_cast<double>(bus_bytes()) / static_cast<double>(bytes_total());

@@ -12,7 +12,7 @@ namespace {
 
 using schedule::Level;
 
-constexpr std::array<Algorithm, 14> kAlgorithms{{
+constexpr std::array<Algorithm, 15> kAlgorithms{{
     {"direct", "every rank sends its block to every other, k at a time", Level::Flat, direct, true},
     {"bruck", "log steps for any number of ranks, blocks relative to the rank", Level::Flat, bruck,
      false},
@@ -30,6 +30,8 @@ constexpr std::array<Algorithm, 14> kAlgorithms{{
     {"smp-recursive-doubling", "log steps among leaders in groups of k+1 nodes", Level::Smp,
      recursive_doubling, false},
     {"smp-ring", "leaders pass blocks on to k fixed neighbour nodes", Level::Smp, ring, false},
+    {kRingChain, "a ring of nodes, and chains of what single blocks have beyond others", Level::Smp,
+     ring, false},
     {"smp-multi-leader-recursive-doubling",
      "all leaders of all nodes exchange, and each receives everything", Level::MultiLeader,
      recursive_doubling, false},

@@ -44,6 +44,14 @@ schedule::Schedule make_copied_node_shared_schedule(const Algorithm& algorithm,
 /// Whether make_node_shared_schedule() can be called.
 bool is_straight_between_nodes(const Algorithm& algorithm);
 
+/// Where blocks of a call are cut for a ring and chains (allgather_ring_chain.cpp).
+struct RingChainCut {
+  std::uint64_t level_bytes;  // of every block: below it, it goes around the ring
+  double cost;                // in parts of what it costs uncut, by bytes and steps
+};
+RingChainCut cut_for_ring_chain(const schedule::NodeMap& map, std::span<const std::uint64_t> bytes);
+inline constexpr std::string_view kRingChain = "smp-ring-chain";
+
 // One file each.
 schedule::Exchange direct(int participants, int me, int ports);
 schedule::Exchange bruck(int participants, int me, int ports);

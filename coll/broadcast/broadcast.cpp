@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
+#include "coll/schedule/chain.hpp"
 #include "coll/schedule/named.hpp"
 
 namespace allrail::coll::broadcast {
@@ -13,9 +13,6 @@ using schedule::Level;
 
 // A pair can have 256 puts queued, and an exchange has less than 65,536 rounds.
 constexpr std::uint64_t kMostChainPieces = 64;
-// What the start-up of a piece costs, in bytes that its rails could have carried: 64 us at 1
-// Gbit/s, 0.7 us at 100 Gbit/s.
-constexpr double kStartupBytes = 8 * 1024;
 
 int one_piece(const schedule::Shape& /*shape*/, std::uint64_t /*bytes*/, int /*participants*/) {
   return 1;
@@ -24,14 +21,9 @@ int piece_per_participant(const schedule::Shape& /*shape*/, std::uint64_t /*byte
                           int participants) {
   return participants;
 }
-/// (s + n - 2) (ts + m/s tau) is least for s = sqrt((n - 2) m tau/ts) pieces.
-std::uint64_t best_chain_pieces(std::uint64_t bytes, int participants) {
-  const double hops = std::max(participants - 2, 1);
-  return static_cast<std::uint64_t>(std::sqrt(hops * static_cast<double>(bytes) / kStartupBytes));
-}
 int chain_pieces(const schedule::Shape& shape, std::uint64_t bytes, int participants) {
   const std::uint64_t segment = shape.segment_bytes;
-  const std::uint64_t pieces = segment == 0 ? best_chain_pieces(bytes, participants)
+  const std::uint64_t pieces = segment == 0 ? schedule::best_chain_pieces(bytes, participants)
                                             : bytes / segment + (bytes % segment > 0 ? 1 : 0);
   return static_cast<int>(std::clamp<std::uint64_t>(pieces, 1, kMostChainPieces));
 }

@@ -115,6 +115,7 @@ class CallMaker {
                                                   "smp-bruck",
                                                   "smp-direct",
                                                   "smp-ring",
+                                                  "smp-ring-chain",
                                                   "recursive-doubling",
                                                   "smp-recursive-doubling",
                                                   "smp-gather-broadcast",

@@ -81,7 +81,8 @@ class Progress {
 
 /// Blocks from the whole of `send` down to about half of it, all of which are checked.
 void call_allgatherv(allrail::Communicator& communicator, std::span<const unsigned char> send,
-                     std::span<unsigned char> whole, std::size_t skip, std::uint64_t call) {
+                     std::span<unsigned char> whole, std::size_t skip, std::uint64_t call,
+                     const allrail::CallOptions& options) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   std::vector<std::size_t> counts;
   std::size_t end = 0;
@@ -90,7 +91,7 @@ void call_allgatherv(allrail::Communicator& communicator, std::span<const unsign
     end += counts.back();
   }
   const std::size_t mine = counts[static_cast<std::size_t>(communicator.rank())];
-  communicator.allgatherv(send.first(mine), whole.first(end), counts);
+  communicator.allgatherv(send.first(mine), whole.first(end), counts, options);
   for (std::size_t rank = 0, place = 0; rank < ranks; place += counts[rank++]) {
     const auto block = whole.subspan(place + skip, counts[rank] - skip);
     if (find_wrong_byte(block, static_cast<int>(rank), call) >= 0) {
@@ -103,7 +104,7 @@ void call_allgatherv(allrail::Communicator& communicator, std::span<const unsign
 /// A root that changes from call to call, so that every rank is awaited and runs ahead in turn.
 void call_other(allrail::Communicator& communicator, const std::string& collective,
                 std::span<unsigned char> send, std::span<unsigned char> whole, std::size_t skip,
-                std::uint64_t call) {
+                std::uint64_t call, const allrail::CallOptions& options) {
   constexpr int kBarriers = 50;  // so that a rank that is killed at any time is killed in one
   const auto ranks = static_cast<std::uint64_t>(communicator.size());
   const int root = static_cast<int>(call % ranks);
@@ -111,7 +112,7 @@ void call_other(allrail::Communicator& communicator, const std::string& collecti
   if (collective == "scatter") communicator.scatter(whole, send, root);
   if (collective == "broadcast") communicator.broadcast(whole, root);
   if (collective == "alltoall") communicator.alltoall(whole, whole);
-  if (collective == "allgatherv") call_allgatherv(communicator, send, whole, skip, call);
+  if (collective == "allgatherv") call_allgatherv(communicator, send, whole, skip, call, options);
   if (collective == "gatherv" || collective == "scatterv" || collective == "alltoallv") {
     AnySpec spec{any_kind(collective), root, send.size(), call % 2 == 0, {}};
     AnyCall any(communicator, spec);
@@ -195,7 +196,7 @@ std::uint64_t loop_until_told(allrail::Communicator& communicator, const Argumen
       }
       check_blocks(whole, bytes, kFlagBytes, call);
     } else {
-      call_other(communicator, other, send, whole, kFlagBytes, call);
+      call_other(communicator, other, send, whole, kFlagBytes, call, options);
     }
     progress.after_call(call);
     if (other.empty() ? whole[0] == 1 : is_over(communicator, over)) return call;

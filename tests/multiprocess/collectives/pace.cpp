@@ -1,6 +1,7 @@
 // A mode in which it becomes known that the rails are fast, or slow, while some ranks have a plan
 // of what others call without one: pace.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 
@@ -69,7 +70,8 @@ int run_pace(const Arguments& arguments) {
     }
     communicator.barrier();
   }
-  const auto choice = allrail::diagnostics::choose(communicator, "broadcast", data.size());
+  const auto choice =
+      allrail::diagnostics::choose(communicator, "broadcast", std::array{data.size()});
   const bool is_straight = goes_straight(communicator);
   if (me == 0) {
     say("pace done, in the end by " + choice.algorithm + ", alltoalls " +

@@ -99,7 +99,7 @@ class Sequence {
         caller_(communicator),
         how_(arguments.text("how", "mixed")),
         sizes_(arguments.numbers("sizes", "0,1,7,100,4096,16385,70000")),
-        algorithms_(arguments.texts("algorithms", "auto,ring,smp-bruck,direct")),
+        algorithms_(arguments.texts("algorithms", "auto,ring,smp-bruck,direct,smp-ring-chain")),
         common_(static_cast<std::uint64_t>(arguments.number("seed", 1))),
         own_(common_() + static_cast<std::uint64_t>(communicator.rank())) {
     for (std::int64_t i = 0; i < arguments.number("plans", 6); ++i) add_plan();

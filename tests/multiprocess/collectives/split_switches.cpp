@@ -72,12 +72,14 @@ bool check_choice(const Part& part, const Job& job) {
   const auto shared =
       std::ranges::count_if(nodes_of, [](const auto& one) { return one.second > 1; });
   for (const char* const collective : {"gather", "scatter"}) {
-    const auto chosen = allrail::diagnostics::choose(*part.communicator, collective, 64);
+    const auto chosen = allrail::diagnostics::choose(*part.communicator, collective,
+                                                     std::array<std::size_t, 1>{64});
     expect((chosen.algorithm == "topology") == (shared > 1), part,
            std::string(collective) + " by " + chosen.algorithm + ", " + chosen.reason);
     allrail::CallOptions asked;
     asked.algorithm = "topology";
-    const auto told = allrail::diagnostics::choose(*part.communicator, collective, 64, asked);
+    const auto told = allrail::diagnostics::choose(*part.communicator, collective,
+                                                   std::array<std::size_t, 1>{64}, asked);
     const bool is_flat = told.reason.find("no two leaf switches") != std::string::npos;
     expect(told.algorithm == "topology" && is_flat == (nodes_of.size() < 2), part,
            std::string(collective) + " that is told to: " + told.reason);

@@ -48,6 +48,7 @@ ALGORITHMS = (
     "smp-bruck",
     "smp-recursive-doubling",
     "smp-ring",
+    "smp-ring-chain",
     "smp-multi-leader-recursive-doubling",
     "smp-multi-leader-ring",
     "smp-multi-leader-recursive-doubling-point-to-point",

@@ -81,6 +81,29 @@ TEST(Selection, TakesFewMessagesWhereRailsAreFasterThanProcessors) {
   EXPECT_EQ(broadcast(64 << 10, 4).algorithm, "smp-chain");
 }
 
+TEST(Selection, CutsBlocksThatDifferUnlessRailsAreFaster) {
+  SelectionFacts facts;
+  facts.nodes = facts.ranks = 4;
+  facts.rails = 2;
+  for (const std::uint64_t bytes : {std::uint64_t{64} << 10, std::uint64_t{64} << 20}) {
+    facts.bytes_per_rank = bytes;
+    for (const auto pace :
+         {transport::Pace::Unknown, transport::Pace::Slow, transport::Pace::Fast}) {
+      facts.pace = pace;
+      facts.blocks_differ = false;
+      const std::string usual = select_allgather(facts).algorithm;
+      EXPECT_NE(usual, allgather::kRingChain);
+      facts.blocks_differ = true;
+      const bool is_fast = pace == transport::Pace::Fast;
+      EXPECT_EQ(select_allgather(facts).algorithm, is_fast ? usual : allgather::kRingChain);
+      EXPECT_EQ(select_allgather(facts).ports, 1);
+    }
+  }
+  facts.pace = transport::Pace::Slow;
+  facts.nodes = 1;
+  EXPECT_EQ(select_allgather(facts).algorithm, "smp-direct");
+}
+
 TEST(Selection, DoublesOnlyAmongPowersOfTwo) {
   EXPECT_EQ(select(16 << 10, 8).algorithm, "smp-recursive-doubling");
   EXPECT_EQ(select(16 << 10, 6).algorithm, "smp-bruck");

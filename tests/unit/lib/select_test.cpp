@@ -27,10 +27,11 @@ class Select : public testing::Test {
   coll::Selection allgather(std::uint64_t bytes = kBytes,
                             coll::MemoryKind memory = coll::MemoryKind::Ordinary) const {
     return select_for(coll::Operation::Allgather, roster_, kRails,
-                      {settings_, rules_, model_.get()}, bytes, call_, memory);
+                      {settings_, rules_, model_.get()}, {bytes}, call_, memory);
   }
   coll::Selection rooted(coll::Operation operation, std::uint64_t bytes = kBytes) const {
-    return select_for(operation, roster_, kRails, {settings_, rules_, model_.get()}, bytes, call_);
+    return select_for(operation, roster_, kRails, {settings_, rules_, model_.get()}, {bytes},
+                      call_);
   }
   static bool by_rule(const coll::Selection& selection) {
     return selection.reason.find("t.json:3") != std::string::npos;
@@ -56,7 +57,7 @@ TEST_F(Select, WhereNoRuleFitsTheTableDecides) {
   const coll::TuningRules none;
   for (const std::uint64_t bytes : {kBytes - 1, kBytes + 1}) {
     const auto expected =
-        select_for(coll::Operation::Allgather, roster_, kRails, {settings_, none}, bytes, call_);
+        select_for(coll::Operation::Allgather, roster_, kRails, {settings_, none}, {bytes}, call_);
     EXPECT_EQ(allgather(bytes).algorithm, expected.algorithm);
     EXPECT_EQ(allgather(bytes).reason, expected.reason);
     EXPECT_FALSE(by_rule(allgather(bytes)));
@@ -151,6 +152,36 @@ TEST_F(Select, AnAlgorithmOverRanksIsTakenOverNodesIntoANodeBufferAndSaysSo) {
 TEST_F(Select, BarriersAreNotAskedAbout) {
   rules_.of["allgather"][0].bytes = {};
   EXPECT_FALSE(by_rule(select_for_allocation(roster_, kRails)));
+}
+
+TEST(BlockSizesOf, SaysWhetherBlocksOfAnAllgathervDifferMuch) {
+  constexpr std::uint64_t kMebi = 1 << 20;
+  const schedule::NodeMap three(std::vector<int>{0, 1, 2});
+  coll::PlanRequest request;
+  request.operation = coll::Operation::Allgatherv;
+  request.bytes = {0, 4 * kMebi, 0};
+  const auto pays = [&](const schedule::NodeMap& map) {
+    return block_sizes_of(request, map).pays_to_cut;
+  };
+  EXPECT_TRUE(pays(three));
+  EXPECT_EQ(block_sizes_of(request, three).largest_bytes, 4 * kMebi);
+  request.memory = coll::MemoryKind::Buffer;
+  EXPECT_TRUE(pays(three));
+  request.memory = coll::MemoryKind::NodeBuffer;
+  EXPECT_FALSE(pays(three)) << "what a node shares is not cut";
+  request.memory = coll::MemoryKind::Ordinary;
+  EXPECT_FALSE(pays(schedule::NodeMap(std::vector<int>{0, 1, 1}))) << "two nodes";
+  request.operation = coll::Operation::Gatherv;
+  EXPECT_FALSE(pays(three));
+  request.operation = coll::Operation::Allgatherv;
+  request.bytes = {4 * kMebi, 4 * kMebi, 3 * kMebi};
+  EXPECT_FALSE(pays(three)) << "not much";
+  request.bytes = {0, 0, 0};
+  EXPECT_FALSE(pays(three));
+  request.bytes = {0, 4096, 0};
+  EXPECT_FALSE(pays(three)) << "steps cost more than bytes";
+  request.bytes = {4 * kMebi};
+  EXPECT_FALSE(pays(three)) << "the blocks of all ranks are not known";
 }
 
 }  // namespace

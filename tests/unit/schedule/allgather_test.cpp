@@ -34,7 +34,7 @@ TEST(AllgatherTable, NamesEveryAlgorithmOnce) {
                                    "smp-gather-broadcast", "smp-multi-leader-recursive-doubling",
                                    "smp-multi-leader-recursive-doubling-point-to-point",
                                    "smp-multi-leader-ring", "smp-multi-leader-ring-point-to-point",
-                                   "smp-recursive-doubling", "smp-ring"}));
+                                   "smp-recursive-doubling", "smp-ring", "smp-ring-chain"}));
   EXPECT_EQ(find_algorithm("linear"), nullptr);
 }
 
