@@ -69,7 +69,7 @@ struct CallPlan::Part {
   }
 
   std::unique_ptr<const Recipe> recipe;
-  std::uint64_t begin;  // of the part, in every block
+  std::uint64_t begin;  // in its blocks
   std::uint64_t bytes;
   std::uint64_t first_slice = 0;
   std::uint64_t slices = 1;

@@ -84,7 +84,8 @@ class CallPlan {
   bool copies_because_of_limit() const { return copies_because_of_limit_; }
 
   /// Results that do not fit into a slot are cut: slice s is slice_bytes of every block, or fewer,
-  /// from slice_begin(s) on. A call whose parts go different ways has slices for each.
+  /// from slice_begin(s) on. A call whose parts go different ways has slices of each, and those of
+  /// a chain are of one block only.
   std::uint64_t slices() const { return slices_; }
   /// Of the first part.
   std::uint64_t slice_bytes() const { return slice_bytes_; }
@@ -100,7 +101,7 @@ class CallPlan {
   /// One slice of a collective with a root that puts to nobody twice: where the same is called
   /// again and again, nobody answers such a put before the next one.
   bool may_coalesce() const { return may_coalesce_; }
-  /// The longest put that this rank awaits in the first slice.
+  /// The longest put that this rank awaits in the first slice of any part.
   std::uint64_t most_awaited_bytes() const { return most_awaited_bytes_; }
   /// Slot bytes that a slice takes on the largest node: the same on all ranks.
   std::uint64_t slot_bytes() const { return slot_bytes_; }

@@ -131,7 +131,9 @@ class BroadcastRecipe final : public RootedRecipe<broadcast::Algorithm> {
     return broadcast::make_schedule(algorithm_, slice(begin, bytes), root_, roster_.rank());
   }
   std::uint64_t slot_bytes(std::uint64_t slice_bytes) const override {
-    return broadcast::slot_bytes(algorithm_, slice(0, slice_bytes), root_, roster_.largest_node());
+    const std::uint64_t data = shape_.bytes[static_cast<std::size_t>(root_)];
+    return broadcast::slot_bytes(algorithm_, shape_, std::min(data, slice_bytes),
+                                 roster_.largest_node());
   }
 };
 

@@ -49,14 +49,14 @@ class Recipe {
 /// Throws Error{InvalidArgument} for an unknown algorithm. `roster` outlives it.
 std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster,
                                           const PlanLimits& limits);
-/// Bytes [begin, begin + bytes) of every block, which go by a recipe of their own.
+/// Bytes [begin, begin + bytes) of blocks, of all or of some, which go by a recipe of their own.
 struct CallPart {
   std::unique_ptr<const Recipe> recipe;
   std::uint64_t begin = 0;
   std::uint64_t bytes = 0;
 };
-/// All of a call, one part after the other. At least one; the first begins at 0. Throws as
-/// make_recipe().
+/// All of a call, in the order in which its parts go. At least one; the first begins at 0. Throws
+/// as make_recipe().
 std::vector<CallPart> make_parts(const PlanRequest& request, const Roster& roster,
                                  const PlanLimits& limits);
 /// Of an allgather by a ring and chains. Empty where its blocks are not cut.

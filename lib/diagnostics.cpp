@@ -127,7 +127,8 @@ std::vector<AlgorithmInfo> algorithms_of(const std::string& collective) {
   const auto add = [&all](const auto& table) {
     for (const auto& algorithm : table) {
       all.push_back({std::string(algorithm.name), std::string(algorithm.description),
-                     algorithm.level != schedule::Level::Flat});
+                     algorithm.level != schedule::Level::Flat,
+                     algorithm.name == coll::allgather::kRingChain});
     }
   };
   if (collective == "allgather") {

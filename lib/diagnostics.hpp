@@ -19,6 +19,7 @@ struct AlgorithmInfo {
   std::string name;
   std::string description;
   bool over_nodes = false;
+  bool cuts_blocks = false;  // of v-forms: where blocks are of one size it is as another one
 };
 /// "allgather" first.
 ALLRAIL_API std::vector<std::string> collectives();

@@ -84,9 +84,11 @@ std::optional<coll::Selection> ModelChoice::evaluate(const Key& key) const {
   call.broadcast_segment_bytes = segment_bytes_;
   call.node_of = roster_.map().node_of;
   for (const std::string_view algorithm : coll::algorithm_names(operation)) {
-    // Without leaf switches in the model these are other algorithms by another name.
+    // Without leaf switches in the model, or with blocks of one size, these are other algorithms
+    // by another name.
     const bool needs_leaves = algorithm.starts_with("topology");
-    if (!needs_leaves || !model_.leaf_size.empty()) call.algorithms.emplace_back(algorithm);
+    if (needs_leaves && model_.leaf_size.empty()) continue;
+    if (algorithm != coll::allgather::kRingChain) call.algorithms.emplace_back(algorithm);
   }
   std::vector<Candidate> candidates;
   const auto rails = static_cast<int>(model_.rail_MBps.size());

@@ -118,13 +118,13 @@ coll::Selection select_allgather(const coll::Roster& roster, int rails, const Ch
 
 }  // namespace
 
-BlockSizes block_sizes_of(const coll::PlanRequest& request, const schedule::NodeMap& map) {
+BlockSizes block_sizes_of(const coll::PlanRequest& request, const coll::Roster& roster) {
   BlockSizes blocks{request.longest_in_envelope.value_or(*std::ranges::max_element(request.bytes))};
   // What a node shares is not cut, and between two nodes every byte goes once in any case.
-  if (request.operation == coll::Operation::Allgatherv && map.nodes() > 2 &&
-      static_cast<int>(request.bytes.size()) == map.ranks() &&
+  if (request.operation == coll::Operation::Allgatherv && roster.nodes() > 2 &&
+      static_cast<int>(request.bytes.size()) == roster.ranks() &&
       !coll::is_node_shared(request.memory)) {
-    const auto cut = coll::allgather::cut_for_ring_chain(map, request.bytes);
+    const auto cut = coll::allgather::cut_for_ring_chain(roster.map(), request.bytes);
     blocks.pays_to_cut = cut.cost <= coll::kRingChainCost;
   }
   return blocks;

@@ -28,7 +28,7 @@ struct BlockSizes {
   bool pays_to_cut = false;  // of an allgatherv, see coll::SelectionFacts::blocks_differ
 };
 /// Those of a request. The same on all ranks.
-BlockSizes block_sizes_of(const coll::PlanRequest& request, const schedule::NodeMap& map);
+BlockSizes block_sizes_of(const coll::PlanRequest& request, const coll::Roster& roster);
 
 /// What the call names goes first, then the choosers, then the table of measured choices. `rails`
 /// is the number of rails of a rank, `memory` what an allgather receives into. The same on all

@@ -75,7 +75,7 @@ coll::PlanRequest World::request_or_die(const PlanKey& key) {
 coll::Selection World::choose(const coll::PlanRequest& request, const CallOptions& options,
                               transport::Pace pace) const {
   return select_for(request.operation, roster_, rail_count(), choosers(pace),
-                    block_sizes_of(request, roster_.map()), options, request.memory);
+                    block_sizes_of(request, roster_), options, request.memory);
 }
 
 std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,

@@ -56,7 +56,7 @@ std::vector<Row> measure(Communicator& communicator, const BenchOptions& options
   one.what = collective;
   one.algorithms.clear();
   for (const auto& algorithm : diagnostics::algorithms_of(collective)) {
-    one.algorithms.push_back(algorithm.name);
+    if (!algorithm.cuts_blocks) one.algorithms.push_back(algorithm.name);
   }
   std::vector<Row> rows;
   const auto add = [&] {

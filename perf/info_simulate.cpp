@@ -103,7 +103,7 @@ diagnostics::ImaginedJobCall call_of(const SimulationQuestion& question) {
   const bool all = question.algorithm == "all";
   if (!all) call.algorithms = base::split(question.algorithm, ',');
   for (const auto& algorithm : diagnostics::algorithms_of(question.collective)) {
-    if (all) call.algorithms.push_back(algorithm.name);
+    if (all && !algorithm.cuts_blocks) call.algorithms.push_back(algorithm.name);
   }
   return call;
 }

@@ -44,10 +44,12 @@ schedule::Schedule make_copied_node_shared_schedule(const Algorithm& algorithm,
 /// Whether make_node_shared_schedule() can be called.
 bool is_straight_between_nodes(const Algorithm& algorithm);
 
-/// Where blocks of a call are cut for a ring and chains (allgather_ring_chain.cpp).
+/// Where the blocks of a call, by rank, are cut for a ring and chains (allgather_ring_chain.cpp):
+/// at the longest one where no cut makes it faster.
 struct RingChainCut {
   std::uint64_t level_bytes;  // of every block: below it, it goes around the ring
-  double cost;                // in parts of what it costs uncut, by bytes and steps
+  // In parts of what the best algorithm costs that cuts nothing, by bytes and steps.
+  double cost;
 };
 RingChainCut cut_for_ring_chain(const schedule::NodeMap& map, std::span<const std::uint64_t> bytes);
 inline constexpr std::string_view kRingChain = "smp-ring-chain";

@@ -8,11 +8,15 @@
 // chain takes the bytes of its block once, at every node at the same time.
 //
 // Bytes per port: (n-1) * B(L) + E(L), where B(L) is what the node with the most has below the
-// level, and E(L) what all ranks have above it. That is least at L = 0 or at the size of some
-// block, since between two of them both terms are straight lines. With one rank per node and L the
-// smallest block it is all that the node with the least must receive, so no exchange needs fewer.
-// Steps: n - 1, s for the s pieces of every chain, and n - 2 until the last one is over. Any n.
+// level, and E(L) what all ranks have above it. With one rank per node both are straight lines
+// between the sizes of blocks, so the least is at one of these or at 0; with several per node, what
+// nodes have in all are tried, too. With one rank per node and L the smallest block it is all that
+// the node with the least must receive, so no exchange needs fewer. Steps: n - 1, s for the s
+// pieces of every chain, and n - 2 until the last one is over. Any n.
 #include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "coll/allgather/allgather.hpp"
@@ -21,8 +25,8 @@
 namespace allrail::coll::allgather {
 namespace {
 
-constexpr int kMostChains = 64;
-constexpr std::size_t kMostLevels = 32;
+// A plan keeps a recipe and a schedule for each.
+constexpr std::size_t kMostChains = 32;
 
 /// In bytes that a port could carry in that time.
 double cost_at(std::uint64_t level, const schedule::NodeMap& map,
@@ -44,32 +48,51 @@ double cost_at(std::uint64_t level, const schedule::NodeMap& map,
   return (map.nodes() - 1) * ring + chains.steps + chains.wait;
 }
 
-/// 0 and the sizes of blocks, but for those with more chains above them than there may be.
-std::vector<std::uint64_t> possible_levels(std::span<const std::uint64_t> bytes) {
-  std::vector<std::uint64_t> levels(bytes.begin(), bytes.end());
-  std::ranges::sort(levels, std::ranges::greater());
-  if (levels.size() > kMostChains) {
-    levels.resize(kMostChains + 1);
-  } else {
-    levels.push_back(0);
+/// The same of the whole call by algorithms that cut nothing: by a ring, or in a logarithm of
+/// steps, each of which carries all there is at most.
+double uncut_cost(const schedule::NodeMap& map, std::span<const std::uint64_t> bytes) {
+  const double ring = cost_at(std::ranges::max(bytes), map, bytes);
+  const auto all = static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), 0ULL));
+  const int steps = std::bit_width(static_cast<unsigned>(map.nodes() - 1));
+  return std::min(ring, steps * (schedule::kStartupBytes + all));
+}
+
+/// From the longest block down: sizes of blocks and of what nodes have, then 0, but for those with
+/// more chains above them than there may be. Of sizes within a tenth the largest stands for all.
+std::vector<std::uint64_t> possible_levels(const schedule::NodeMap& map,
+                                           std::span<const std::uint64_t> bytes) {
+  std::vector<std::uint64_t> sorted(bytes.begin(), bytes.end());
+  std::ranges::sort(sorted, std::ranges::greater());
+  const std::uint64_t largest = sorted.front();
+  const std::uint64_t least = sorted.size() > kMostChains ? sorted[kMostChains] : 0;
+  for (const std::vector<int>& ranks : map.ranks_of) {
+    std::uint64_t all = 0;
+    for (const int rank : ranks) all += bytes[static_cast<std::size_t>(rank)];
+    sorted.push_back(all);
   }
-  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
-  const std::size_t stride = (levels.size() + kMostLevels - 1) / kMostLevels;
-  std::vector<std::uint64_t> some;
-  for (std::size_t i = 0; i < levels.size(); i += stride) some.push_back(levels[i]);
-  return some;
+  sorted.push_back(least);
+  std::ranges::sort(sorted, std::ranges::greater());
+  std::vector<std::uint64_t> levels;
+  for (const std::uint64_t level : sorted) {
+    if (level > largest || level < least) continue;
+    const bool is_last = level == least && (levels.empty() || levels.back() != least);
+    if (levels.empty() || level < levels.back() - levels.back() / 10 || is_last) {
+      levels.push_back(level);
+    }
+  }
+  return levels;
 }
 
 }  // namespace
 
 RingChainCut cut_for_ring_chain(const schedule::NodeMap& map,
                                 std::span<const std::uint64_t> bytes) {
-  const std::vector<std::uint64_t> levels = possible_levels(bytes);
-  const double uncut = cost_at(levels.front(), map, bytes);
-  RingChainCut best{levels.front(), 1};
+  const std::vector<std::uint64_t> levels = possible_levels(map, bytes);
+  const double uncut = uncut_cost(map, bytes);
+  RingChainCut best{0, std::numeric_limits<double>::infinity()};
   for (const std::uint64_t level : levels) {
-    const double cost = cost_at(level, map, bytes);
-    if (cost < best.cost * uncut) best = {level, cost / uncut};
+    const double cost = cost_at(level, map, bytes) / uncut;
+    if (cost < best.cost) best = {level, cost};
   }
   return best;
 }

@@ -11,9 +11,6 @@ namespace {
 
 using schedule::Level;
 
-// A pair can have 256 puts queued, and an exchange has less than 65,536 rounds.
-constexpr std::uint64_t kMostChainPieces = 64;
-
 int one_piece(const schedule::Shape& /*shape*/, std::uint64_t /*bytes*/, int /*participants*/) {
   return 1;
 }
@@ -25,7 +22,7 @@ int chain_pieces(const schedule::Shape& shape, std::uint64_t bytes, int particip
   const std::uint64_t segment = shape.segment_bytes;
   const std::uint64_t pieces = segment == 0 ? schedule::best_chain_pieces(bytes, participants)
                                             : bytes / segment + (bytes % segment > 0 ? 1 : 0);
-  return static_cast<int>(std::clamp<std::uint64_t>(pieces, 1, kMostChainPieces));
+  return static_cast<int>(std::clamp<std::uint64_t>(pieces, 1, schedule::kMostChainPieces));
 }
 
 constexpr std::array<Algorithm, 6> kAlgorithms{{
@@ -54,8 +51,7 @@ std::vector<std::uint64_t> cut(std::uint64_t bytes, int pieces) {
 }
 
 std::vector<std::uint64_t> pieces_of(const Algorithm& algorithm, const schedule::Shape& shape,
-                                     int root) {
-  const std::uint64_t bytes = shape.bytes[static_cast<std::size_t>(root)];
+                                     std::uint64_t bytes) {
   return cut(bytes, algorithm.pieces(shape, bytes, participants(shape, algorithm.level)));
 }
 
@@ -79,7 +75,7 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
   contents.order = algorithm.order == Order::NodeByNode
                        ? schedule::ranks_node_by_node(shape, root)
                        : schedule::order_from(participant_of(shape, level, root), count);
-  contents.region_bytes = pieces_of(algorithm, shape, root);
+  contents.region_bytes = pieces_of(algorithm, shape, shape.bytes[static_cast<std::size_t>(root)]);
   std::uint64_t offset = 0;
   const int pieces = static_cast<int>(contents.region_bytes.size());
   for (int piece = 0; piece < pieces; ++piece) {
@@ -96,9 +92,9 @@ schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Sha
                                   shape, rank);
 }
 
-std::uint64_t slot_bytes(const Algorithm& algorithm, const schedule::Shape& shape, int root,
-                         int largest_node) {
-  return schedule::contents_slot_bytes(pieces_of(algorithm, shape, root), algorithm.level,
+std::uint64_t slot_bytes(const Algorithm& algorithm, const schedule::Shape& shape,
+                         std::uint64_t bytes, int largest_node) {
+  return schedule::contents_slot_bytes(pieces_of(algorithm, shape, bytes), algorithm.level,
                                        largest_node);
 }
 

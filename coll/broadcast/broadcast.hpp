@@ -34,9 +34,9 @@ const Algorithm* find_algorithm(std::string_view name);
 /// buffer. The root's receive buffer is not touched.
 schedule::Schedule make_schedule(const Algorithm& algorithm, const schedule::Shape& shape, int root,
                                  int rank);
-/// Slot bytes of a node: the same on all ranks.
-std::uint64_t slot_bytes(const Algorithm& algorithm, const schedule::Shape& shape, int root,
-                         int largest_node);
+/// Slot bytes of a node for so many bytes of data: the same on all ranks.
+std::uint64_t slot_bytes(const Algorithm& algorithm, const schedule::Shape& shape,
+                         std::uint64_t bytes, int largest_node);
 
 // One file each.
 schedule::Exchange binomial(int participants, int me, int ports, int pieces);

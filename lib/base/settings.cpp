@@ -155,7 +155,7 @@ std::vector<Entry> resource_entries() {
          return store_bytes(t, 4096, 8 * kMebi, true, o.chunk_bytes);
        },
        [](const Options& o) { return base::format_bytes(o.chunk_bytes); }},
-      {"ALLRAIL_BROADCAST_SEGMENT", "pieces in which a chain passes a broadcast on",
+      {"ALLRAIL_BROADCAST_SEGMENT", "pieces in which a chain passes data on",
        "0 (chosen), or 1K to 1G", true,
        [](Options& o, const std::string& t) {
          return store_bytes(t, 1024, 1024 * kMebi, true, o.broadcast_segment_bytes);

@@ -85,7 +85,8 @@ inline RootedCall make_broadcast(const coll::broadcast::Algorithm& algorithm, Sh
   auto schedules = schedules_of(shape, [&](int rank) {
     return coll::broadcast::make_schedule(algorithm, shape, root, rank);
   });
-  const auto slot = coll::broadcast::slot_bytes(algorithm, shape, root, largest_node(shape.map));
+  const auto slot =
+      coll::broadcast::slot_bytes(algorithm, shape, shape.bytes[root], largest_node(shape.map));
   return {{std::move(shape), std::move(schedules), std::move(purpose)},
           "broadcast " + std::string(algorithm.name),
           slot};

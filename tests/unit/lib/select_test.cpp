@@ -156,12 +156,13 @@ TEST_F(Select, BarriersAreNotAskedAbout) {
 
 TEST(BlockSizesOf, SaysWhetherBlocksOfAnAllgathervDifferMuch) {
   constexpr std::uint64_t kMebi = 1 << 20;
-  const schedule::NodeMap three(std::vector<int>{0, 1, 2});
+  const coll::Roster three(schedule::NodeMap(std::vector<int>{0, 1, 2}), 0);
+  const coll::Roster two(schedule::NodeMap(std::vector<int>{0, 1, 1}), 0);
   coll::PlanRequest request;
   request.operation = coll::Operation::Allgatherv;
   request.bytes = {0, 4 * kMebi, 0};
-  const auto pays = [&](const schedule::NodeMap& map) {
-    return block_sizes_of(request, map).pays_to_cut;
+  const auto pays = [&](const coll::Roster& roster) {
+    return block_sizes_of(request, roster).pays_to_cut;
   };
   EXPECT_TRUE(pays(three));
   EXPECT_EQ(block_sizes_of(request, three).largest_bytes, 4 * kMebi);
@@ -170,7 +171,7 @@ TEST(BlockSizesOf, SaysWhetherBlocksOfAnAllgathervDifferMuch) {
   request.memory = coll::MemoryKind::NodeBuffer;
   EXPECT_FALSE(pays(three)) << "what a node shares is not cut";
   request.memory = coll::MemoryKind::Ordinary;
-  EXPECT_FALSE(pays(schedule::NodeMap(std::vector<int>{0, 1, 1}))) << "two nodes";
+  EXPECT_FALSE(pays(two)) << "two nodes";
   request.operation = coll::Operation::Gatherv;
   EXPECT_FALSE(pays(three));
   request.operation = coll::Operation::Allgatherv;

@@ -52,6 +52,12 @@ class Simulate(unittest.TestCase):
             self.assertGreaterEqual(len(rows), 4)
             self.assertTrue(all(row["time_us"] > 0 for row in rows), rows)
 
+    def test_blocks_of_one_size_are_not_cut(self):
+        four = ("allgather", "64K", "--nodes", "4", "--ranks-per-node", "2")
+        self.assertNotIn("smp-ring-chain", {row["algorithm"] for row in simulate(*four)})
+        named = times(*four, "--algorithm", "smp-ring,smp-ring-chain")
+        self.assertEqual(named[65536, "smp-ring-chain"], named[65536, "smp-ring"])
+
     def test_small_blocks_want_few_messages_and_large_ones_few_bytes(self):
         rows = times("gather", "8,256K", "--nodes", "64")
         self.assertLess(rows[8, "binomial"], rows[8, "direct"])
