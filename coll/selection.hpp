@@ -53,6 +53,8 @@ inline constexpr std::uint64_t kMappedThresholdBytes = 2ULL * 1024;
 /// Up to which part of its cost an allgatherv is worth its cut for a ring and chains, which copies
 /// what would go straight.
 inline constexpr double kRingChainCost = 0.85;
+/// Of shorter blocks the start-up of messages is all that counts.
+inline constexpr std::uint64_t kRingChainBytes = 32ULL * 1024;
 
 /// What the choice depends on; equal on all ranks.
 struct SelectionFacts {

@@ -123,7 +123,7 @@ BlockSizes block_sizes_of(const coll::PlanRequest& request, const coll::Roster& 
   // What a node shares is not cut, and between two nodes every byte goes once in any case.
   if (request.operation == coll::Operation::Allgatherv && roster.nodes() > 2 &&
       static_cast<int>(request.bytes.size()) == roster.ranks() &&
-      !coll::is_node_shared(request.memory)) {
+      blocks.largest_bytes >= coll::kRingChainBytes && !coll::is_node_shared(request.memory)) {
     const auto cut = coll::allgather::cut_for_ring_chain(roster.map(), request.bytes);
     blocks.pays_to_cut = cut.cost <= coll::kRingChainCost;
   }

@@ -48,7 +48,8 @@ bool is_straight_between_nodes(const Algorithm& algorithm);
 /// at the longest one where no cut makes it faster.
 struct RingChainCut {
   std::uint64_t level_bytes;  // of every block: below it, it goes around the ring
-  // In parts of what the best algorithm costs that cuts nothing, by bytes and steps.
+  // In parts of what the best algorithm costs that cuts nothing, by bytes and steps: the mean of
+  // a call alone and of one of many in a row.
   double cost;
 };
 RingChainCut cut_for_ring_chain(const schedule::NodeMap& map, std::span<const std::uint64_t> bytes);

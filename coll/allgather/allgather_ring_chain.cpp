@@ -29,10 +29,16 @@ namespace {
 constexpr std::size_t kMostChains = 32;
 
 /// In bytes that a port could carry in that time.
-double cost_at(std::uint64_t level, const schedule::NodeMap& map,
-               std::span<const std::uint64_t> bytes) {
+struct Cost {
+  double alone = 0;   // of a call by itself, with its start-ups
+  double in_row = 0;  // of each of many that follow each other: a port is busy for so long
+};
+
+Cost cost_at(std::uint64_t level, const schedule::NodeMap& map,
+             std::span<const std::uint64_t> bytes) {
   std::uint64_t largest = 0;
   schedule::ChainCost chains;
+  std::uint64_t above = 0;
   for (const std::vector<int>& ranks : map.ranks_of) {
     std::uint64_t below = 0;
     for (const int rank : ranks) {
@@ -41,20 +47,23 @@ double cost_at(std::uint64_t level, const schedule::NodeMap& map,
       if (block <= level) continue;
       const auto chain = schedule::chain_cost(block - level, map.nodes());
       chains = {chains.steps + chain.steps, std::max(chains.wait, chain.wait)};
+      above += block - level;
     }
     largest = std::max(largest, below);
   }
-  const double ring = level == 0 ? 0 : static_cast<double>(largest) + schedule::kStartupBytes;
-  return (map.nodes() - 1) * ring + chains.steps + chains.wait;
+  const double ring = (map.nodes() - 1) * static_cast<double>(largest);
+  const double startups = level == 0 ? 0 : (map.nodes() - 1) * schedule::kStartupBytes;
+  return {ring + startups + chains.steps + chains.wait, ring + static_cast<double>(above)};
 }
 
-/// The same of the whole call by algorithms that cut nothing: by a ring, or in a logarithm of
-/// steps, each of which carries all there is at most.
-double uncut_cost(const schedule::NodeMap& map, std::span<const std::uint64_t> bytes) {
-  const double ring = cost_at(std::ranges::max(bytes), map, bytes);
+/// The least of both by algorithms that cut nothing: by a ring, or in a logarithm of steps, each of
+/// which carries all there is at most.
+Cost uncut_cost(const schedule::NodeMap& map, std::span<const std::uint64_t> bytes) {
+  const Cost ring = cost_at(std::ranges::max(bytes), map, bytes);
   const auto all = static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), 0ULL));
   const int steps = std::bit_width(static_cast<unsigned>(map.nodes() - 1));
-  return std::min(ring, steps * (schedule::kStartupBytes + all));
+  return {std::min(ring.alone, steps * (schedule::kStartupBytes + all)),
+          std::min(ring.in_row, steps * all)};
 }
 
 /// From the longest block down: sizes of blocks and of what nodes have, then 0, but for those with
@@ -88,11 +97,13 @@ std::vector<std::uint64_t> possible_levels(const schedule::NodeMap& map,
 RingChainCut cut_for_ring_chain(const schedule::NodeMap& map,
                                 std::span<const std::uint64_t> bytes) {
   const std::vector<std::uint64_t> levels = possible_levels(map, bytes);
-  const double uncut = uncut_cost(map, bytes);
+  if (levels.front() == 0) return {0, 1};
+  const Cost uncut = uncut_cost(map, bytes);
   RingChainCut best{0, std::numeric_limits<double>::infinity()};
   for (const std::uint64_t level : levels) {
-    const double cost = cost_at(level, map, bytes) / uncut;
-    if (cost < best.cost) best = {level, cost};
+    const Cost cost = cost_at(level, map, bytes);
+    const double both = (cost.alone / uncut.alone + cost.in_row / uncut.in_row) / 2;
+    if (both < best.cost) best = {level, both};
   }
   return best;
 }

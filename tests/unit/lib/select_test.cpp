@@ -180,7 +180,7 @@ TEST(BlockSizesOf, SaysWhetherBlocksOfAnAllgathervDifferMuch) {
   request.bytes = {0, 0, 0};
   EXPECT_FALSE(pays(three));
   request.bytes = {0, 4096, 0};
-  EXPECT_FALSE(pays(three)) << "steps cost more than bytes";
+  EXPECT_FALSE(pays(three)) << "few bytes";
   request.bytes = {4 * kMebi};
   EXPECT_FALSE(pays(three)) << "the blocks of all ranks are not known";
 }
