@@ -49,6 +49,7 @@ class Recipe {
 /// Throws Error{InvalidArgument} for an unknown algorithm. `roster` outlives it.
 std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Roster& roster,
                                           const PlanLimits& limits);
+
 /// Bytes [begin, begin + bytes) of blocks, of all or of some, which go by a recipe of their own.
 struct CallPart {
   std::unique_ptr<const Recipe> recipe;

@@ -96,11 +96,11 @@ std::vector<std::uint64_t> possible_levels(const schedule::NodeMap& map,
 
 RingChainCut cut_for_ring_chain(const schedule::NodeMap& map,
                                 std::span<const std::uint64_t> bytes) {
-  const std::vector<std::uint64_t> levels = possible_levels(map, bytes);
-  if (levels.front() == 0) return {0, 1};
+  const std::uint64_t longest = std::ranges::max(bytes);
+  if (longest == 0 || map.nodes() == 1) return {longest, 1};
   const Cost uncut = uncut_cost(map, bytes);
   RingChainCut best{0, std::numeric_limits<double>::infinity()};
-  for (const std::uint64_t level : levels) {
+  for (const std::uint64_t level : possible_levels(map, bytes)) {
     const Cost cost = cost_at(level, map, bytes);
     const double both = (cost.alone / uncut.alone + cost.in_row / uncut.in_row) / 2;
     if (both < best.cost) best = {level, both};

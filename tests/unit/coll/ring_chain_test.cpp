@@ -40,13 +40,14 @@ TEST(RingChainCut, IsWhereTheFewestBytesFollowEachOther) {
   EXPECT_EQ(cut_for_ring_chain(nodes(4, 2), halves).level_bytes, 2 * kMebi);
 }
 
-TEST(RingChainCut, LeavesAloneWhatIsEvenOrOfTwoNodes) {
+TEST(RingChainCut, LeavesAloneWhatIsEvenOrOfFewNodes) {
   for (const Bytes& bytes : {Bytes(4, kMebi), Bytes(4, 0)}) {
     const auto cut = cut_for_ring_chain(nodes(4), bytes);
     EXPECT_EQ(cut.level_bytes, std::ranges::max(bytes));
     EXPECT_GE(cut.cost, 1);
   }
   EXPECT_EQ(cut_for_ring_chain(nodes(2), Bytes{0, kMebi}).level_bytes, kMebi);
+  EXPECT_EQ(cut_for_ring_chain(nodes(1, 3), Bytes{0, kMebi, 0}).level_bytes, kMebi);
 }
 
 TEST(RingChainCut, SaysWhatItSaves) {
