@@ -104,11 +104,16 @@ struct Explanation {
   bool reads_peers = false;  // ranks of a node read out of each other's memory
   bool zero_copy = false;
   double cost_us = 0;  // with the start-up time and rate given
+  // Of an allgatherv whose blocks are cut: where, and the ranks that have a chain; else none.
+  std::uint64_t level_bytes = 0;
+  std::vector<int> chains;
 };
 /// Bytes are those of a rank's block: of a broadcast of the data, of an alltoall of a pair's block.
 struct ImaginedCall {
   std::string collective;
   std::uint64_t bytes = 0;
+  // Of every rank, of an allgatherv, which has its name above; `bytes` is not looked at then.
+  std::vector<std::size_t> block_bytes{};
   int root = -1;  // of a collective that has one
   // The leaf switches of its nodes, where they are known; nodes are numbered as ever.
   std::vector<LeafInfo> leaves{};

@@ -45,11 +45,6 @@ std::vector<std::string> algorithms_named(const std::string& text, const std::st
   return names;
 }
 
-BlockShape shape_named(const std::string& text) {
-  if (text == "even") return BlockShape::Even;
-  return text == "single" ? BlockShape::Single : BlockShape::Ramp;
-}
-
 void add_what(CLI::App& app, BenchOptions& options) {
   auto what = diagnostics::collectives();
   what.insert(what.end(), std::begin(kVForms), std::end(kVForms));

@@ -24,6 +24,11 @@ const char* shape_name(BlockShape shape) {
   return "even";
 }
 
+BlockShape shape_named(std::string_view name) {
+  if (name == "ramp") return BlockShape::Ramp;
+  return name == "single" ? BlockShape::Single : BlockShape::Even;
+}
+
 Blocks blocks_of_ranks(BlockShape shape, std::uint64_t mean_bytes, std::size_t ranks,
                        std::size_t owner) {
   std::vector<std::size_t> counts(ranks, shape == BlockShape::Even ? mean_bytes : 0);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace allrail::perf {
 enum class BlockShape { Even, Ramp, Single };
 
 const char* shape_name(BlockShape shape);
+/// Of a name that shape_name() gives; even for every other.
+BlockShape shape_named(std::string_view name);
 
 /// The blocks of one buffer.
 class Blocks {

@@ -14,6 +14,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/parse.hpp"
 #include "lib/diagnostics.hpp"
+#include "perf/blocks.hpp"
 #include "perf/info_counters.hpp"
 #include "perf/info_leaders.hpp"
 #include "perf/info_simulate.hpp"
@@ -23,9 +24,12 @@
 namespace allrail::perf {
 namespace {
 
+constexpr const char* kAllgatherv = "allgatherv";
+
 struct InfoOptions {
   std::string collective;
   std::string bytes;
+  std::string blocks = "even";  // of an allgatherv
   int ranks = 0;
   std::string nodes;
   std::string leaves;
@@ -145,7 +149,7 @@ diagnostics::CostModel cost_model(const InfoOptions& info, const Options& option
   return model;
 }
 
-/// What the cost model says of the whole call, whose slices it takes for one.
+/// What the cost model says of the whole call, whose slices it takes for one. It knows no v-forms.
 void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<int>& node_of,
                 const diagnostics::Explanation& explained, const Options& options) {
   const diagnostics::Choice& choice = explained.choice;
@@ -172,28 +176,66 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
   }
 }
 
+void check_explained(const InfoOptions& info, int ranks, bool has_root) {
+  if (info.rank < 0 || info.rank >= ranks) {
+    base::fail(Code::InvalidArgument, "--rank {} is not one of {} ranks", info.rank, ranks);
+  }
+  if (has_root && (info.root < 0 || info.root >= ranks)) {
+    base::fail(Code::InvalidArgument, "--root {} is not one of {} ranks", info.root, ranks);
+  }
+  if (info.blocks != "even" && info.collective != kAllgatherv) {
+    base::fail(Code::InvalidArgument,
+               "--blocks {}: only an allgatherv goes by how blocks differ, other calls by the "
+               "longest; say {} BYTES of that one",
+               info.blocks, info.collective);
+  }
+}
+
+diagnostics::ImaginedCall imagined_call(const InfoOptions& info, std::uint64_t bytes, int ranks) {
+  diagnostics::ImaginedCall call;
+  call.collective = info.collective;
+  call.bytes = bytes;
+  if (info.collective == kAllgatherv) {
+    const auto count = static_cast<std::size_t>(ranks);
+    const Blocks blocks =
+        blocks_of_ranks(shape_named(info.blocks), bytes, count, single_owner(0, count));
+    call.block_bytes.assign(blocks.counts().begin(), blocks.counts().end());
+  }
+  return call;
+}
+
+void print_cut(const diagnostics::Explanation& result) {
+  if (result.chains.empty()) return;
+  std::string ranks;
+  for (const int rank : result.chains) ranks += fmt::format(" {}", rank);
+  fmt::print(
+      "blocks are cut at {} bytes: below goes around a ring, above in a chain from each of "
+      "the ranks{}\n",
+      result.level_bytes, ranks);
+}
+
 void explain(const InfoOptions& info, const Options& options, const std::vector<int>& node_of,
              const std::vector<diagnostics::LeafInfo>& leaves, const Communicator* job = nullptr) {
   const auto bytes = base::parse_bytes(info.bytes);
   if (!bytes) base::fail(Code::InvalidArgument, "'{}' is no size; use such as 64K", info.bytes);
-  if (info.rank < 0 || info.rank >= static_cast<int>(node_of.size())) {
-    base::fail(Code::InvalidArgument, "--rank {} is not one of {} ranks", info.rank,
-               node_of.size());
-  }
+  const auto ranks = static_cast<int>(node_of.size());
+  const bool has_root =
+      info.collective == "gather" || info.collective == "scatter" || info.collective == "broadcast";
+  check_explained(info, ranks, has_root);
   CallOptions call;
   call.algorithm = info.algorithm;
   call.ports = info.ports;
   call.leaders = info.leaders;
-  const bool has_root = info.collective != "allgather" && info.collective != "alltoall";
-  if (has_root && (info.root < 0 || info.root >= static_cast<int>(node_of.size()))) {
-    base::fail(Code::InvalidArgument, "--root {} is not one of {} ranks", info.root,
-               node_of.size());
-  }
-  const auto result = diagnostics::explain(
-      {info.collective, *bytes, has_root ? info.root : -1, leaves, job}, node_of, info.rank,
-      info.rails, call, options, info.startup_us, info.rate_mbit / 8);
-  fmt::print("{} of {} bytes per {}, {} ranks, {} rails\n", info.collective, *bytes,
-             info.collective == "alltoall" ? "pair" : "rank", node_of.size(), info.rails);
+  diagnostics::ImaginedCall imagined = imagined_call(info, *bytes, ranks);
+  if (has_root) imagined.root = info.root;
+  imagined.leaves = leaves;
+  imagined.job = job;
+  const auto result = diagnostics::explain(imagined, node_of, info.rank, info.rails, call, options,
+                                           info.startup_us, info.rate_mbit / 8);
+  fmt::print("{} of {} bytes per {}{}, {} ranks, {} rails\n", info.collective, *bytes,
+             info.collective == "alltoall" ? "pair" : "rank",
+             info.collective == kAllgatherv ? " in the mean, blocks " + info.blocks : "", ranks,
+             info.rails);
   fmt::print("choice: {} with {} ports and {} leaders per node: {}\n", result.choice.algorithm,
              result.choice.ports, result.choice.leaders, result.choice.reason);
   fmt::print("{} rounds, {} slices, {} bytes of slot memory, {}\n", result.rounds, result.slices,
@@ -201,11 +243,12 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
              result.zero_copy     ? "straight between user buffers after ready tokens"
              : result.reads_peers ? "read out of the memory of the other ranks of the node"
                                   : "through the node segment");
+  print_cut(result);
   fmt::print(
       "cost of rank {} by the Hockney model with {} us start-up and {} Mbit/s: sends {} bytes, "
       "{:.1f} us\n",
       info.rank, info.startup_us, info.rate_mbit, result.bytes_sent, result.cost_us);
-  print_cost(info, *bytes, node_of, result, options);
+  if (info.collective != kAllgatherv) print_cost(info, *bytes, node_of, result, options);
   fmt::print("schedule of rank {}{}\n", info.rank, result.slices > 1 ? " (first slice)" : "");
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
     fmt::print("  {:>4}  {}\n", i, result.steps[i]);
@@ -214,10 +257,13 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
 
 void add_explain(CLI::App& app, InfoOptions& info) {
   CLI::App* explain = app.add_subcommand("explain", "choice, reason, schedule and cost of a call");
-  explain->add_option("collective", info.collective)
-      ->required()
-      ->check(CLI::IsMember(diagnostics::collectives()));
+  auto collectives = diagnostics::collectives();
+  collectives.emplace_back(kAllgatherv);
+  explain->add_option("collective", info.collective)->required()->check(CLI::IsMember(collectives));
   explain->add_option("bytes", info.bytes, "bytes per rank, such as 64K")->required();
+  explain->add_option("--blocks", info.blocks, "of an allgatherv, as of allrail-bench")
+      ->check(CLI::IsMember({"even", "ramp", "single"}))
+      ->capture_default_str();
   explain->add_option("--ranks", info.ranks, "of an imagined job (default: this job's)")
       ->check(CLI::PositiveNumber);
   explain->add_option("--nodes", info.nodes, "its nodes, as in ALLRAIL_NODES");

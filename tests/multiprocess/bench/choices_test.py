@@ -99,6 +99,36 @@ def test_explain():
         expect(answer.code == 0 and "the rails are" not in answer.out, "nothing to choose", answer)
 
 
+def test_explain_allgatherv():
+    """Where its blocks are cut, and that its choice is that of the bench."""
+    info = os.path.join(os.path.dirname(PROBE), "allrail-info")
+
+    def explained(*words):
+        words = ("allgatherv", "1M", "--ranks", "8", "--nodes", "4", *words)
+        answer = run([info, "explain", *words], env=environment(ALLRAIL_NODE_MEMORY="64M"))
+        expect(answer.code == 0, str(words), answer)
+        return answer.out, int(re.search(r"sends (\d+) bytes", answer.out)[1])
+
+    text, sent = explained("--blocks", "single", "--rank", "4")
+    expect("choice: smp-ring-chain" in text and "rails are fast: smp-ring" in text, text)
+    expect("cut at 0 bytes" in text and re.search(r"ranks 4\n", text), text)
+    expect(8 << 20 < sent < (8 << 20) * 1.01, "%d bytes, once: %s" % (sent, text))
+    text, _ = explained("--blocks", "ramp")
+    found = re.search(r"cut at (\d+) bytes: .* the ranks((?: \d)+)\n", text)
+    expect(found and int(found[1]) > 0 and found[2].endswith(" 7"), text)
+    text, sent = explained()
+    expect("smp-ring-chain" not in text and "cut at" not in text, text)
+    words = ("allgather", "1M", "--ranks", "8", "--nodes", "4")
+    even = run([info, "explain", *words], env=environment())
+    expect(re.search(r"choice: (.*)", text)[1] == re.search(r"choice: (.*)", even.out)[1], text)
+    text, sent = explained("--blocks", "single", "--algorithm", "smp-direct", "--rank", "4")
+    expect("cut at" not in text and sent > 24 << 20, "three times: " + text)
+    answer = run(
+        [info, "explain", "gather", "1M", "--ranks", "8", "--blocks", "ramp"], env=environment()
+    )
+    expect(answer.code != 0 and "only an allgatherv" in answer.err, "a gather", answer)
+
+
 def test_segments_of_a_broadcast():
     """The setting is how long pieces are: with 64 of them the root sends 64 chunks and more."""
     chunks = {}
