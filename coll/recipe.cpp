@@ -271,10 +271,11 @@ std::vector<CallPart> make_parts(const PlanRequest& request, const Roster& roste
   if (request.operation == Operation::Allgatherv && request.algorithm == allgather::kRingChain) {
     parts = make_ring_chain_parts(request, roster, limits);
   }
-  if (parts.empty()) {
-    parts.push_back(
-        {make_recipe(request, roster, limits), 0, *std::ranges::max_element(request.bytes)});
-  }
+  if (!parts.empty()) return parts;
+  CallPart whole;
+  whole.recipe = make_recipe(request, roster, limits);
+  whole.bytes = *std::ranges::max_element(request.bytes);
+  parts.push_back(std::move(whole));
   return parts;
 }
 

@@ -32,7 +32,7 @@ std::uint64_t size_of(const std::string& text) {
 }
 
 std::vector<std::string> algorithms_named(const std::string& text, const std::string& what) {
-  const auto given = base::split(text, ',');
+  auto given = base::split(text, ',');
   if (text.empty() || std::ranges::find(given, "") != given.end()) {
     base::fail(Code::InvalidArgument, "--algorithm '{}' names none; take auto, all, or see --list",
                text);

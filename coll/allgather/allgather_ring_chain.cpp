@@ -61,7 +61,7 @@ Cost cost_at(std::uint64_t level, const schedule::NodeMap& map,
 Cost uncut_cost(const schedule::NodeMap& map, std::span<const std::uint64_t> bytes) {
   const Cost ring = cost_at(std::ranges::max(bytes), map, bytes);
   const auto all = static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), 0ULL));
-  const int steps = std::bit_width(static_cast<unsigned>(map.nodes() - 1));
+  const auto steps = static_cast<int>(std::bit_width(static_cast<unsigned>(map.nodes() - 1)));
   return {std::min(ring.alone, steps * (schedule::kStartupBytes + all)),
           std::min(ring.in_row, steps * all)};
 }
