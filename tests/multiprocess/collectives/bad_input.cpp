@@ -174,6 +174,7 @@ int run_bad_input(const Arguments& arguments) {
   } else {
     table = differ ? mismatches() : local_cases();
     table.merge(Table(differ ? rooted_mismatches() : rooted_local_cases()));
+    if (differ) table.merge(Table(alltoallv_mismatches()));
   }
   if (name.empty()) {
     for (const auto& entry : table) say(entry.first);

@@ -1,4 +1,5 @@
-// Wrong calls of gather, scatter, broadcast and alltoall. A barrier follows where a rank may be
+// Wrong calls of gather, scatter, broadcast and alltoall; those of alltoallv are in a file of their
+// own. A barrier follows where a rank may be
 // done with its part before another one sees the mistake.
 #include <span>
 #include <utility>
@@ -25,25 +26,6 @@ void broadcast_from(Case& c, int root) {
   c.communicator.barrier();
 }
 
-/// Displacements of blocks that follow each other.
-std::vector<std::size_t> places(const Case& c) {
-  std::vector<std::size_t> all(c.ranks);
-  for (std::size_t rank = 0; rank < c.ranks; ++rank) all[rank] = rank * kBytes;
-  return all;
-}
-
-void run(allrail::Plan plan) {
-  plan.start();
-  plan.wait();
-}
-
-void repeat_alltoallv(Case& c, const std::vector<std::size_t>& counts) {
-  Bytes other(c.receive.size());
-  for (int time = 0; time < 3; ++time) {
-    c.communicator.alltoallv(c.receive, other, counts, counts);
-  }
-}
-
 void scatterv_from_root(Case& c, const std::vector<std::size_t>& counts,
                         const std::vector<std::size_t>& displacements) {
   if (c.planned) {
@@ -62,17 +44,6 @@ void gatherv_to_root(Case& c, const std::vector<std::size_t>& counts,
     c.communicator.gatherv(c.send, c.receive, counts, displacements, kRoot);
   }
   c.communicator.barrier();
-}
-
-/// What is sent and what is received lies at these places.
-void alltoallv_at(Case& c, const std::vector<std::size_t>& sent,
-                  const std::vector<std::size_t>& received) {
-  Bytes other(c.receive.size());
-  if (c.planned) {
-    run(c.communicator.plan_alltoallv(c.receive, other, c.counts(), sent, c.counts(), received));
-  } else {
-    c.communicator.alltoallv(c.receive, other, c.counts(), sent, c.counts(), received);
-  }
 }
 
 /// One that is not its default.
@@ -113,14 +84,6 @@ const Table& broadcast_and_alltoall_cases() {
          std::vector<std::uint64_t> other(one.size());
          c.communicator.alltoall(one, other);
        }},
-      {"alltoallv-overlap",
-       [](Case& c) {
-         Bytes both(c.receive.size() + 1);
-         const auto send = std::span(both).first(c.receive.size());
-         const auto overlapping = std::span(both).last(c.receive.size());
-         c.odd ? c.communicator.alltoallv(send, overlapping, c.counts(), c.counts())
-               : c.communicator.alltoallv(send, c.receive, c.counts(), c.counts());
-       }},
       {"alltoall-null",
        [](Case& c) {
          Bytes other(c.receive.size());
@@ -139,63 +102,6 @@ const Table& broadcast_and_alltoall_cases() {
        [](Case& c) {
          Bytes other(c.receive.size());
          c.communicator.alltoall(c.receive, other, by(c.odd ? "ring" : "bruck"));
-       }},
-  };
-  return kTable;
-}
-
-const Table& alltoallv_cases() {
-  static const Table kTable = {
-      {"alltoallv-counts-length",
-       [](Case& c) {
-         Bytes other(c.receive.size());
-         auto counts = c.counts();
-         if (c.odd) counts.pop_back();
-         c.communicator.alltoallv(c.receive, other, c.counts(), counts);
-       }},
-      {"alltoallv-send-place-outside",
-       [](Case& c) {
-         auto moved = places(c);
-         if (c.odd) moved.back() += 1;
-         alltoallv_at(c, moved, places(c));
-       }},
-      {"alltoallv-receive-place-outside",
-       [](Case& c) {
-         auto moved = places(c);
-         if (c.odd) moved.back() += 1;
-         alltoallv_at(c, places(c), moved);
-       }},
-      {"alltoallv-far-outside",
-       [](Case& c) {
-         auto moved = places(c);
-         if (c.odd) moved.front() = std::numeric_limits<std::size_t>::max() - 5;
-         alltoallv_at(c, places(c), moved);
-       }},
-      {"alltoallv-blocks-overlap",
-       [](Case& c) {
-         auto moved = places(c);
-         if (c.odd) moved[2] -= 1;
-         alltoallv_at(c, places(c), moved);
-       }},
-      {"alltoallv-places-length",
-       [](Case& c) {
-         auto fewer = places(c);
-         if (c.odd) fewer.pop_back();
-         alltoallv_at(c, fewer, places(c));
-       }},
-      {"alltoallv-in-place-elsewhere",
-       [](Case& c) {
-         auto moved = places(c);
-         if (c.odd) std::swap(moved.front(), moved.back());
-         auto& both = c.receive;
-         c.communicator.alltoallv(both, both, c.counts(), places(c), c.counts(), moved);
-       }},
-      {"alltoallv-outside",
-       [](Case& c) {
-         Bytes other(c.receive.size());
-         auto counts = c.counts();
-         if (c.odd) counts.back() += 1;
-         c.communicator.alltoallv(c.receive, other, counts, c.counts());
        }},
   };
   return kTable;
@@ -349,7 +255,7 @@ const Table& rooted_local_cases() {
   static const Table kTable = [] {
     Table table = gather_cases();
     table.merge(Table(scatter_cases()));
-    table.merge(Table(alltoallv_cases()));
+    table.merge(Table(alltoallv_local_cases()));
     table.merge(Table(broadcast_and_alltoall_cases()));
     table.merge(planned(table));
     return table;
@@ -373,48 +279,6 @@ const Table& rooted_mismatches() {
          if (c.odd) counts[(c.me + 1) % c.ranks] -= 1;
          c.communicator.gatherv(c.send, c.receive, counts, 0);
          c.communicator.barrier();
-       }},
-      {"alltoallv-counts",
-       [](Case& c) {
-         Bytes other(c.receive.size());
-         auto counts = c.counts();
-         if (c.odd) counts[0] -= 1;
-         c.communicator.alltoallv(c.receive, other, counts, c.counts());
-       }},
-      // After some calls whose counts are the same everywhere, which later ones go by.
-      {"repeated-alltoallv-counts",
-       [](Case& c) {
-         repeat_alltoallv(c, c.counts());
-         auto counts = c.counts();
-         if (c.odd) counts[(c.me + 1) % c.ranks] -= 1;
-         Bytes other(c.receive.size());
-         c.communicator.alltoallv(c.receive, other, counts, c.counts());
-         c.communicator.barrier();
-       }},
-      {"repeated-alltoallv-and-allgather",
-       [](Case& c) {
-         repeat_alltoallv(c, c.counts());
-         c.odd ? c.right() : repeat_alltoallv(c, c.counts());
-       }},
-      {"repeated-alltoallv-and-plan",
-       [](Case& c) {
-         repeat_alltoallv(c, c.counts());
-         if (!c.odd) return repeat_alltoallv(c, c.counts());
-         Bytes other(c.receive.size());
-         run(c.communicator.plan_alltoallv(c.receive, other, c.counts(), c.counts()));
-       }},
-      // The plan's blocks are as long as what those of the calls travel in.
-      {"repeated-alltoallv-in-a-plan-of-its-lengths",
-       [](Case& c) {
-         auto long_counts = c.counts(256);
-         auto counts = c.counts(200);
-         long_counts[c.me] = counts[c.me] = 0;
-         Bytes other(c.receive.size());
-         auto plan = c.communicator.plan_alltoallv(c.receive, other, long_counts, long_counts);
-         repeat_alltoallv(c, counts);
-         if (!c.odd) return repeat_alltoallv(c, counts);
-         plan.start();
-         plan.wait();
        }},
   };
   return kTable;
