@@ -100,11 +100,13 @@ coll::Selection select_allgather(const coll::Roster& roster, int rails, const Ch
   if (memory == coll::MemoryKind::Buffer) {
     facts.zero_copy_threshold_bytes = coll::kBufferThresholdBytes;
   }
-  // The model knows no result that a node shares.
+  const coll::Selection by_table = coll::select_allgather(facts);
+  // The model knows no result that a node shares, and blocks of one size only.
   Choosers asked = choosers;
-  if (coll::is_node_shared(memory)) asked.model = nullptr;
-  coll::Selection selection =
-      first_of(asked, coll::Operation::Allgather, facts, call, coll::select_allgather(facts));
+  if (coll::is_node_shared(memory) || by_table.algorithm == coll::allgather::kRingChain) {
+    asked.model = nullptr;
+  }
+  coll::Selection selection = first_of(asked, coll::Operation::Allgather, facts, call, by_table);
   // What a node shares is exchanged by nodes: every algorithm has a form for that.
   const auto* const named = coll::allgather::find_algorithm(selection.algorithm);
   if (coll::is_node_shared(memory) && named != nullptr && named->level != schedule::Level::Smp) {

@@ -79,6 +79,15 @@ TEST_F(Select, AModelIsAskedBetweenRulesAndTable) {
   EXPECT_TRUE(by_model(rooted(coll::Operation::Scatter)));
   EXPECT_TRUE(by_rule(rooted(coll::Operation::Gather)));
   EXPECT_FALSE(by_model(allgather(kBytes + 1, coll::MemoryKind::NodeBuffer)));
+  // It knows blocks of one size only.
+  Choosers choosers{settings_, rules_, model_.get()};
+  const auto differing = [&] {
+    return select_for(coll::Operation::Allgatherv, roster_, kRails, choosers, {kBytes + 1, true},
+                      call_);
+  };
+  EXPECT_EQ(differing().algorithm, "smp-ring-chain");
+  choosers.pace = transport::Pace::Fast;
+  EXPECT_TRUE(by_model(differing()));
   settings_.leaders = 2;
   call_.ports = 5;
   EXPECT_TRUE(by_model(allgather(kBytes + 1)));
