@@ -105,7 +105,6 @@ CallPlan::CallPlan(const PlanRequest& request, const Roster& roster, const PlanL
     choose_slices(part, roster, limits);
     make_first(part, roster);
   }
-  slice_bytes_ = parts_.front().slice_bytes;
   first_ = parts_.front().first;
   std::ranges::sort(peers_);
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());

@@ -87,8 +87,6 @@ class CallPlan {
   /// from slice_begin(s) on. A call whose parts go different ways has slices of each, and those of
   /// a chain are of one block only.
   std::uint64_t slices() const { return slices_; }
-  /// Of the first part.
-  std::uint64_t slice_bytes() const { return slice_bytes_; }
   std::uint64_t slice_begin(std::uint64_t slice) const;
   /// The schedule of one slice; offsets count from the slice's start in both user buffers.
   std::shared_ptr<const schedule::Schedule> schedule(std::uint64_t slice) const;
@@ -131,7 +129,6 @@ class CallPlan {
   std::uint64_t hash_ = 0;
   CallDescription description_;
   std::uint64_t slices_ = 0;
-  std::uint64_t slice_bytes_ = 0;
   std::uint64_t slot_bytes_ = 0;
   SlotOrder slot_order_ = SlotOrder::Ring;
   std::shared_ptr<const schedule::Schedule> first_;

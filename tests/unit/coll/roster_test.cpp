@@ -132,7 +132,7 @@ struct TwoSockets {
     for (const Roster& roster : rosters) {
       const CallPlan plan(request, roster, limits);
       slices = plan.slices();
-      slice_bytes = plan.slice_bytes();
+      slice_bytes = slices > 1 ? plan.slice_begin(1) : bytes;
       slot_bytes = plan.slot_bytes();
       schedules.push_back(plan.first());
     }
