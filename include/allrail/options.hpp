@@ -56,7 +56,7 @@ struct ALLRAIL_API Options {
   std::size_t stripe_threshold_bytes = 16ULL * 1024;
   /// ALLRAIL_CHUNK (equal): bytes that rails carry at once, 4K to 8M; 0: chosen from the size.
   std::size_t chunk_bytes = 0;
-  /// ALLRAIL_BROADCAST_SEGMENT (equal): bytes of the pieces in which a chain passes a broadcast on,
+  /// ALLRAIL_BROADCAST_SEGMENT (equal): bytes of the pieces in which a chain passes data on,
   /// 1K to 1G, but never more than 64 of them; 0: chosen from the size and the number of nodes.
   std::size_t broadcast_segment_bytes = 0;
   /// ALLRAIL_NODE_MEMORY (equal): shared memory of a node, at least 1M. Lowered by itself where

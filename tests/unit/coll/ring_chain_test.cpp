@@ -231,6 +231,15 @@ TEST(RingChain, SendsABlockThatIsAloneOnceFromEveryNode) {
   EXPECT_GE(std::accumulate(sent.begin(), sent.end(), std::uint64_t{0}), 12 * kMebi);
 }
 
+// docs/algorithms.md: (n-1) B(L) + E(L).
+TEST(RingChain, SendsWhatIsBelowTheLevelAroundTheRing) {
+  const Bytes bytes{kMebi, kMebi, 8 * kMebi, kMebi};
+  const Job job(schedule::packed_shape(nodes(4), bytes, 1, 1), false, 8 * kMebi);
+  const std::uint64_t busiest = std::ranges::max(job.sent_bytes());
+  EXPECT_GE(busiest, (3 + 7) * kMebi);
+  EXPECT_LE(busiest, (3 + 7) * kMebi * 101 / 100);
+}
+
 TEST(RingChain, IsNamedByItsOwnRowWhateverItBeginsWith) {
   for (const std::uint64_t others : {std::uint64_t{0}, kMebi}) {
     const auto shape = schedule::packed_shape(nodes(3), {others, 9 * kMebi, others}, 1, 1);
