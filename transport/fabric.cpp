@@ -63,11 +63,17 @@ Peer& FabricState::look_for(int rank) const {
 bool FabricState::progress() {
   now_ns_ = now();
   hand_over();
-  all_polled_ns_ = now_ns_;
-  bool any = false;
-  for (RailState& state : rails_) any = state.rail->poll(*this) || any;
+  const bool any = poll_all();
   look_at_departures();
   after_polls(any);
+  return any;
+}
+
+bool FabricState::poll_all() {
+  all_polled_ns_ = now_ns_;
+  was_asked_ = false;
+  bool any = false;
+  for (RailState& state : rails_) any = state.rail->poll(*this) || any;
   return any;
 }
 
@@ -87,6 +93,8 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
   look_at_departures();
   if (!any && !owed_) return false;
   if (now_ns_ == last_read_ns) now_ns_ = now();
+  // Or the peer would take the rails that were not looked at for silent ones.
+  if (was_asked_) poll_all();
   after_polls(any);
   return any;
 }

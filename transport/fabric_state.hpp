@@ -103,6 +103,7 @@ class FabricState : public RailEvents {
   bool said_goodbye_ = false;
 
  private:
+  bool poll_all();
   void after_polls(bool any);
 
   // sender.cpp
@@ -173,6 +174,7 @@ class FabricState : public RailEvents {
 
   std::int64_t now_ns_ = 0;         // when progress() or put() was entered, or something was heard
   std::int64_t all_polled_ns_ = 0;  // when the last look at all rails began
+  bool was_asked_ = false;          // a ping came since then
   std::int64_t next_check_ns_ = 0;
   std::uint64_t next_order_ = 0;
   bool pump_needed_ = false;

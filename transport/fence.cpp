@@ -232,21 +232,28 @@ void FabricState::ping(Peer& peer) {
   }
 }
 
-/// A link is given up when the same peer answers over another one. What it said over this one may
-/// be here and not read yet: its answers come one after the other, and most looks are at one link.
-/// So all have been looked at since that answer was read.
+/// A link is given up when the same peer answers over another one, twice. Its answers to one
+/// question leave one after the other, and it may lose its core between two of them; one to a
+/// question that was asked later leaves when they all have. What it said over this link may be here
+/// and not read yet, since most looks are at one link: so all have been looked at since then.
 void FabricState::check_stalls(Peer& peer) {
   for (std::size_t i = 0; i < peer.links.size(); ++i) {
-    const Link& link = peer.links[i];
+    Link& link = peer.links[i];
     const std::int64_t limit_ns = stall_limit_ns(link);
     if (!link.up || !unanswered(link) || now_ns_ - link.waiting_since_ns <= limit_ns) continue;
+    // Any sign of life takes it back.
+    const bool is_accused = link.accused_ns > link.waiting_since_ns;
+    const std::int64_t asked_ns = is_accused ? link.accused_ns : link.waiting_since_ns + limit_ns;
     const bool sibling_answered =
         std::any_of(peer.links.begin(), peer.links.end(), [&](const Link& sibling) {
-          return &sibling != &link && sibling.up &&
-                 sibling.ping_answered_ns > link.waiting_since_ns + limit_ns &&
+          return &sibling != &link && sibling.up && sibling.ping_answered_ns > asked_ns &&
                  sibling.answer_heard_ns < all_polled_ns_;
         });
     if (!sibling_answered) continue;
+    if (!is_accused) {
+      link.accused_ns = now_ns_;
+      continue;
+    }
     drop_link(peer, static_cast<int>(i),
               fmt::format("no answer for {} ms while another rail answers",
                           (now_ns_ - link.waiting_since_ns) / kMillisecond));

@@ -160,7 +160,7 @@ void FabricState::take_message(Peer& peer, int rail, const ControlMessage& messa
     case Kind::Ping:
       link.pong_due = true;
       link.pong_number = message.number;
-      owed_ = true;
+      owed_ = was_asked_ = true;
       break;
     case Kind::Pong:
       if (message.number > static_cast<std::uint64_t>(link.ping_sent_ns)) break;

@@ -25,11 +25,6 @@ class TwoRanks : public World {
     fabric(0).consume(1, number);
     return true;
   }
-  /// The network moves, and no rank looks.
-  void pass(std::int64_t duration_ns) {
-    const std::int64_t end_ns = network().now_ns() + duration_ns;
-    while (network().now_ns() < end_ns) network().advance(end_ns - network().now_ns());
-  }
 
  private:
   static WorldOptions options_of(int rails) {
@@ -38,34 +33,6 @@ class TwoRanks : public World {
     return options;
   }
 };
-
-// A peer is silent for a while, answers over all rails, and only one of them is looked at: what it
-// said over the others is here, and not read.
-TEST(Glance, ARailThatWasNotLookedAtIsNotSilent) {
-  constexpr std::uint64_t kBytes = 100;
-  constexpr std::int64_t kSilence = 2'000'000'000;
-  TwoRanks world(2);
-  Fabric& mine = world.fabric(0);
-  Fabric& theirs = world.fabric(1);
-  ASSERT_TRUE(world.hear());
-  const std::vector<std::byte> data(kBytes);
-  for (int rail = 0; rail < 2; ++rail) {
-    world.network().freeze(rail, 1, 0, kSilence);
-    mine.put({.peer = 1, .from = data.data(), .bytes = kBytes, .port = rail});
-    theirs.expect(0, kBytes);
-  }
-  for (int i = 0; i < 190; ++i) {  // it is asked over both rails
-    mine.progress();
-    theirs.progress();
-    world.pass(kSilence / 200);
-  }
-  world.pass(kSilence);
-  for (int look = 0; look < 20; ++look) {
-    mine.glance(1, kBytes);
-    world.pass(20'000'000);
-    for (const RailCounters& rail : mine.counters()) ASSERT_EQ(rail.fences, 0U) << "look " << look;
-  }
-}
 
 // A wait may take turns between ports, such as those of a barrier and of a call, whatever rail the
 // last chunk came over.

@@ -74,6 +74,11 @@ bool World::look(int rank) {
   return fabric(rank).glance(peer, steps_ % 3 == 0 ? 1 : 100'000);
 }
 
+void World::pass(std::int64_t duration_ns) {
+  const std::int64_t end_ns = network_->now_ns() + duration_ns;
+  while (network_->now_ns() < end_ns) network_->advance(end_ns - network_->now_ns());
+}
+
 bool World::run_until(const std::function<bool()>& done, std::int64_t limit_ns) {
   const std::int64_t end_ns = network_->now_ns() + limit_ns;
   while (!done()) {

@@ -47,6 +47,8 @@ class World {
   PeerRails rails_of(int rank, int peer);
   /// One progress() or glance() of every rank, then time goes on if nothing happened.
   void step(std::int64_t longest_ns = 1'000'000);
+  /// The network moves, and no rank looks.
+  void pass(std::int64_t duration_ns);
   /// Steps until `done` or the virtual time is over; true if done.
   bool run_until(const std::function<bool()>& done, std::int64_t limit_ns);
 
