@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 
-from faults_test import wait_for_pids
 from support import (
     LONG,
     check_clean,
@@ -18,6 +17,7 @@ from support import (
     reports,
     seeds,
     start_job,
+    wait_for_pids,
 )
 
 

@@ -126,6 +126,16 @@ def in_namespaces(script, *flags):
     return prefix
 
 
+def others_run():
+    """Whether the processors have other work. The load average knows of it a minute later."""
+    running = 0
+    for _ in range(50):
+        with open("/proc/loadavg", encoding="ascii") as file:
+            running += int(file.read().split()[3].split("/")[0]) > 1
+        time.sleep(0.01)
+    return running >= 5 or os.getloadavg()[0] > os.cpu_count()
+
+
 def print_stacks():
     """Of a hang: where every rank waits."""
     gdb = shutil.which("gdb")
@@ -142,6 +152,17 @@ def print_stacks():
                 timeout=60,
             ).stdout.decode(errors="replace")
             print("\n".join(line for line in text.splitlines() if line.startswith(("#", "Thread"))))
+
+
+def wait_for_pids(process, ranks):
+    """Reads the lines in which the ranks say that they are ready."""
+    pids = {}
+    while len(pids) < ranks:
+        line = process.stdout.readline().decode()
+        expect(line, "the job ended before its ranks were ready")
+        if match := re.match(r"rank (\d+) ready, pid (\d+)", line):
+            pids[int(match[1])] = int(match[2])
+    return pids
 
 
 def end_job(process, began, limit):
