@@ -75,8 +75,8 @@ bool Engine::walk(const CallPlan& plan, const Buffers& buffers) {
   blocking_.walked_steps = 0;
   if (!done_counts_.my_node_is_done(identity.slot.previous_call)) return false;
   shm::ShortWait wait = wait_of_walk();
-  blocking_.walked_steps = walk_on_node(
-      team_, done_counts_, {plan.first(), buffers.send, buffers.receive, identity}, wait);
+  blocking_.walked_steps =
+      walk_on_node(team_, done_counts_, {plan.first(), buffers, identity}, wait);
   if (blocking_.walked_steps < plan.first().steps.size()) {
     walk_took_long_ = wait.took_long();
     return false;
@@ -162,13 +162,13 @@ inline void Engine::begin(CallRun& run) {
   }
   call.has_puts = !plan.peers().empty();
   const std::uint64_t offset = run.begun == 0 ? 0 : plan.slice_begin(run.begun);
-  call.buffers.send_place = run.buffers.send_place;  // of calls of one slice only
-  call.buffers.receive_place = run.buffers.receive_place;
-  call.buffers.send = run.buffers.send;
-  call.buffers.receive = run.buffers.receive;
+  call.buffers = &run.buffers;
+  call.send = run.buffers.send;
+  call.receive = run.buffers.receive;
   // The root's side of a collective is null elsewhere.
-  if (call.buffers.send != nullptr) call.buffers.send += offset;
-  if (call.buffers.receive != nullptr) call.buffers.receive += offset;
+  if (call.send != nullptr) call.send += offset;
+  if (call.receive != nullptr) call.receive += offset;
+  call.slice_offset = offset;
   call.continues_stream = continues_stream(plan);
   last_root_ = plan.description().root;
   last_operation_ = plan.description().operation;
@@ -179,7 +179,6 @@ inline void Engine::begin(CallRun& run) {
     const bool is_registered = run.buffers.window != nullptr;
     call.window = is_registered ? run.buffers.window : &run.registration.window();
     call.window_offset = run.buffers.window_offset;
-    call.slice_offset = offset;
   }
 
   steps_done_[place] = false;

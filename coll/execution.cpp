@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "coll/envelopes.hpp"
 #include "coll/offer.hpp"
 #include "coll/ready_token.hpp"
 #include "lib/base/copy.hpp"
@@ -93,6 +94,14 @@ inline bool Execution::slot_free() {
     case StepKind::Copy:
       copy(step);
       return true;
+    case StepKind::Pack:
+      call_.buffers->envelopes->pack(static_cast<std::size_t>(step.peer), call_.slice_offset,
+                                     step.bytes, slot_ + step.to_offset);
+      return true;
+    case StepKind::Unpack:
+      call_.buffers->envelopes->unpack(static_cast<std::size_t>(step.peer), call_.slice_offset,
+                                       step.bytes, slot_ + step.from_offset);
+      return true;
     case StepKind::Stamp:
       stamp(step);
       return true;
@@ -128,9 +137,9 @@ inline std::byte* Execution::lines() const {
 inline const std::byte* Execution::source(Memory memory, std::uint64_t offset) const {
   switch (memory) {
     case Memory::Send:
-      return call_.buffers.send + offset;
+      return call_.send + offset;
     case Memory::Receive:
-      return call_.buffers.receive + offset;
+      return call_.receive + offset;
     case Memory::Slot:
       return slot_ + offset;
     case Memory::Lines:
@@ -140,7 +149,7 @@ inline const std::byte* Execution::source(Memory memory, std::uint64_t offset) c
 }
 
 inline std::byte* Execution::target(Memory memory, std::uint64_t offset) const {
-  if (memory == Memory::Receive) return call_.buffers.receive + offset;
+  if (memory == Memory::Receive) return call_.receive + offset;
   return (memory == Memory::Slot ? slot_ : lines()) + offset;
 }
 
@@ -312,8 +321,9 @@ inline bool Execution::await_local(const Step& step) {
 }
 
 void Execution::offer(const Step& step) {
-  SharedPlace place =
-      step.from == Memory::Send ? call_.buffers.send_place : call_.buffers.receive_place;
+  // Of calls of one slice only.
+  const Buffers& buffers = *call_.buffers;
+  SharedPlace place = step.from == Memory::Send ? buffers.send_place : buffers.receive_place;
   if (place.buffer == 0) {
     place.offset = reinterpret_cast<std::uintptr_t>(source(step.from, step.from_offset));
   } else {

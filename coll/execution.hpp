@@ -39,7 +39,9 @@ struct FailedRead {
 struct Call {
   const schedule::Schedule* schedule = nullptr;
   std::shared_ptr<const schedule::Schedule> keep_alive;  // null where the plan holds it
-  Buffers buffers;
+  const std::byte* send = nullptr;                       // of this slice
+  std::byte* receive = nullptr;
+  const Buffers* buffers = nullptr;  // of all of them, for what is the same; outlives the call
   SliceIdentity identity;
   CallDescription description;
   // That the receive buffer lies in; zero-copy only.

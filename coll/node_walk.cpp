@@ -4,6 +4,7 @@
 #include <array>
 
 #include "coll/done_counts.hpp"
+#include "coll/envelopes.hpp"
 #include "coll/team.hpp"
 #include "lib/base/copy.hpp"
 #include "shm/once.hpp"
@@ -39,14 +40,14 @@ using Memories = std::array<std::byte*, 4>;
 [[gnu::always_inline]] inline Memories memories_of(const Team& team,
                                                    const NodeCall& call) noexcept {
   const int slot = call.identity.slot.number;
-  return {const_cast<std::byte*>(call.send), call.receive,
+  return {const_cast<std::byte*>(call.buffers.send), call.buffers.receive,
           team.segment->bytes().data() + team.slot_offset(team.node, slot),
           team.segment->flag(slot, 0).payload};
 }
 
-/// False where another rank is at it for longer than this one looks. Not inline, and with memories
-/// of its own: the walk of calls without such a step is a matter of instructions.
-[[gnu::noinline]] bool once(const Team& team, const NodeCall& call, shm::ShortWait& wait) noexcept {
+/// False where another rank is at it for longer than this one looks. With memories of its own, see
+/// rare_step().
+bool once(const Team& team, const NodeCall& call, shm::ShortWait& wait) noexcept {
   const shm::NodeSegment& segment = *team.segment;
   const std::uint64_t number = call.identity.number;
   shm::OnceWord& word = segment.once(call.identity.slot.number);
@@ -65,11 +66,28 @@ using Memories = std::array<std::byte*, 4>;
   return turn == shm::OnceTurn::Done;
 }
 
+/// Not inline: the walk of calls without such a step is a matter of instructions.
+[[gnu::noinline]] bool rare_step(const Team& team, const NodeCall& call, const Step& step,
+                                 shm::ShortWait& wait) noexcept {
+  if (step.kind == StepKind::Once) return once(team, call, wait);
+  std::byte* const slot =
+      team.segment->bytes().data() + team.slot_offset(team.node, call.identity.slot.number);
+  Envelopes& envelopes = *call.buffers.envelopes;
+  const auto peer = static_cast<std::size_t>(step.peer);
+  if (step.kind == StepKind::Pack) {
+    envelopes.pack(peer, 0, step.bytes, slot + step.to_offset);
+  } else {
+    envelopes.unpack(peer, 0, step.bytes, slot + step.from_offset);
+  }
+  return true;
+}
+
 }  // namespace
 
 bool is_on_node(const schedule::Schedule& schedule) noexcept {
   return std::ranges::all_of(schedule.steps, [](const Step& step) {
-    return step.kind == StepKind::Copy || step.kind == StepKind::Publish ||
+    return step.kind == StepKind::Copy || step.kind == StepKind::Pack ||
+           step.kind == StepKind::Unpack || step.kind == StepKind::Publish ||
            step.kind == StepKind::AwaitLocal || step.kind == StepKind::Once;
   });
 }
@@ -98,9 +116,7 @@ std::size_t walk_on_node(const Team& team, DoneCounts& done_counts, const NodeCa
       // The engine's walk says how the calls differ.
       if (flag.stamp.load(std::memory_order_relaxed) != call.identity.flag_stamp) break;
       done_counts.note_local(step.peer, flag.done.load(std::memory_order_relaxed));
-    } else {
-      // The last step of such a call; were there more, the engine would make them.
-      if (once(team, call, wait)) ++next;
+    } else if (!rare_step(team, call, step, wait)) {
       break;
     }
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "coll/registration.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/slots.hpp"
 #include "shm/wait.hpp"
@@ -26,8 +27,7 @@ struct SliceIdentity {
 
 struct NodeCall {
   const schedule::Schedule& schedule;
-  const std::byte* send;
-  std::byte* receive;
+  const Buffers& buffers;
   const SliceIdentity& identity;
 };
 

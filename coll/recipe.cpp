@@ -12,6 +12,7 @@
 #include "coll/gather/gather.hpp"
 #include "coll/ready_token.hpp"
 #include "coll/scatter/scatter.hpp"
+#include "coll/with_envelopes.hpp"
 #include "coll/with_ready_tokens.hpp"
 #include "lib/base/error.hpp"
 
@@ -142,7 +143,8 @@ class AlltoallRecipe final : public Recipe {
   AlltoallRecipe(const PlanRequest& request, const Roster& roster, const PlanLimits& limits)
       : roster_(roster),
         algorithm_(algorithm_named(request, alltoall::algorithms())),
-        row_(static_cast<std::uint32_t>(&algorithm_ - alltoall::algorithms().data())) {
+        row_(static_cast<std::uint32_t>(&algorithm_ - alltoall::algorithms().data())),
+        in_envelopes_(request.longest_in_envelope.has_value()) {
     shape_.map = roster.map();
     shape_.leaders = request.leaders;
     shape_.grouping = roster.grouping(request.leaders);
@@ -165,6 +167,10 @@ class AlltoallRecipe final : public Recipe {
   }
   schedule::Schedule make(std::uint64_t begin, std::uint64_t bytes) const override {
     const schedule::PairShape shape = slice(begin, bytes);
+    if (in_envelopes_) {
+      return with_envelopes(alltoall::make_schedule(algorithm_, shape, roster_.rank()), shape,
+                            roster_.rank());
+    }
     if (!zero_copy()) return alltoall::make_schedule(algorithm_, shape, roster_.rank());
     return with_ready_tokens(alltoall::make_zero_copy_schedule(algorithm_, shape, roster_.rank()),
                              shape.map, roster_.rank(), TokensOf::Ranks);
@@ -190,6 +196,7 @@ class AlltoallRecipe final : public Recipe {
   const Roster& roster_;
   const alltoall::Algorithm& algorithm_;
   const std::uint32_t row_;
+  const bool in_envelopes_;
   schedule::PairShape shape_;
 };
 

@@ -12,6 +12,8 @@
 
 namespace allrail::coll {
 
+class Envelopes;
+
 struct Buffers {
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
@@ -21,6 +23,8 @@ struct Buffers {
   const transport::RemoteWindow* window = nullptr;  // of the Buffer that `receive` lies in
   std::uint64_t window_offset = 0;                  // of `receive` in it
   bool send_is_registered = false;
+  // Of a call whose blocks travel in envelopes, in place of all that is above.
+  Envelopes* envelopes = nullptr;
   // For the ranks of my node, where they lie in a Buffer.
   SharedPlace send_place{};
   SharedPlace receive_place{};

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "coll/envelopes.hpp"
+
 namespace allrail {
 
 /// Decides whether an alltoallv goes by the counts of an earlier one instead of exchanging its own,
@@ -15,10 +17,11 @@ namespace allrail {
 class ExpectedCounts {
  public:
   /// What an envelope has in front of a block.
-  static constexpr std::uint64_t kPrefixBytes = 16;
-  /// More ranks, or more bytes from or to one of them, are not worth the memory and the copies.
+  static constexpr std::uint64_t kPrefixBytes = coll::Envelopes::kPrefixBytes;
+  /// More ranks are not worth the memory. Where more bytes go from or to one of them, the exchange
+  /// of counts is little beside them, and a call that does not fit is much.
   static constexpr std::size_t kMostRanks = 256;
-  static constexpr std::uint64_t kMostRankBytes = 1024ULL * 1024;
+  static constexpr std::uint64_t kMostRankBytes = 4ULL * 1024 * 1024;
 
   /// Whether the next call goes by what is expected.
   bool is_sure() const { return !envelopes_.empty() && waits_ == 0; }

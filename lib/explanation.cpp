@@ -46,6 +46,8 @@ std::string describe_step(const schedule::Step& step) {
   const char* to = memory_name(step.to);
   switch (step.kind) {
     case StepKind::Copy:
+    case StepKind::Pack:
+    case StepKind::Unpack:
       return fmt::format("copy {} bytes from {}+{} to {}+{}", step.bytes, from, step.from_offset,
                          to, step.to_offset);
     case StepKind::Stamp:

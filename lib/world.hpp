@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "coll/engine.hpp"
+#include "coll/envelopes.hpp"
 #include "coll/selection.hpp"
 #include "coll/team.hpp"
 #include "include/allrail/communicator.hpp"
 #include "lib/buffer_table.hpp"
 #include "lib/card.hpp"
 #include "lib/entry_gate.hpp"
-#include "lib/envelopes.hpp"
 #include "lib/expected_counts.hpp"
 #include "lib/job.hpp"
 #include "lib/job_memory.hpp"
@@ -174,15 +174,15 @@ class World final : public coll::TeamEvents {
   /// As many as there are counts, or none.
   void check_places(std::span<const std::size_t> counts,
                     std::span<const std::size_t> displacements);
-  std::vector<PlacedBlock> blocks_of(std::span<const std::size_t> counts,
-                                     std::span<const std::size_t> displacements,
-                                     std::size_t element_bytes);
-  void check_inside(const std::vector<PlacedBlock>& blocks, std::uint64_t buffer_bytes,
+  std::vector<coll::PlacedBlock> blocks_of(std::span<const std::size_t> counts,
+                                           std::span<const std::size_t> displacements,
+                                           std::size_t element_bytes);
+  void check_inside(const std::vector<coll::PlacedBlock>& blocks, std::uint64_t buffer_bytes,
                     bool may_overlap);
   // Of alltoallvs (world_alltoallv.cpp).
   struct PairBlocks {
-    std::vector<PlacedBlock> sent;     // by the rank that they are for
-    std::vector<PlacedBlock> awaited;  // by the rank that they come from
+    std::vector<coll::PlacedBlock> sent;     // by the rank that they are for
+    std::vector<coll::PlacedBlock> awaited;  // by the rank that they come from
   };
   void alltoallv(const CollectiveCall& call, const CallOptions& options);
   std::shared_ptr<UserPlan> plan_alltoallv(const CollectiveCall& call, const CallOptions& options);
@@ -320,7 +320,7 @@ class World final : public coll::TeamEvents {
   std::shared_ptr<BufferTable> buffers_;              // with all Buffers that live
   LastAllgather last_allgather_;
   ExpectedCounts expected_counts_;
-  Envelopes envelopes_;
+  coll::Envelopes envelopes_;
   struct EnvelopesPlan {
     std::unique_ptr<coll::CallPlan> plan;
     // What it was made of.

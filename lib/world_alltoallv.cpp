@@ -49,8 +49,8 @@ void World::check_in_place(const CollectiveCall& call, const PairBlocks& blocks)
     reject("the send buffer overlaps the receive buffer and is not the same");
   }
   for (std::size_t rank = 0; rank < blocks.sent.size(); ++rank) {
-    const PlacedBlock& sent = blocks.sent[rank];
-    const PlacedBlock& awaited = blocks.awaited[rank];
+    const coll::PlacedBlock& sent = blocks.sent[rank];
+    const coll::PlacedBlock& awaited = blocks.awaited[rank];
     if (sent.bytes == 0 && awaited.bytes == 0) continue;
     if (sent.bytes == awaited.bytes && sent.offset == awaited.offset) continue;
     reject(
@@ -67,7 +67,7 @@ coll::PlanRequest World::exchange_counts(const PairBlocks& blocks, base::Deadlin
   request.operation = coll::Operation::Alltoallv;
   std::vector<std::uint64_t> row;
   row.reserve(blocks.sent.size());
-  for (const PlacedBlock& block : blocks.sent) row.push_back(block.bytes);
+  for (const coll::PlacedBlock& block : blocks.sent) row.push_back(block.bytes);
   try {
     request.matrix.resize(ranks * ranks);
   } catch (const std::bad_alloc&) {
@@ -80,8 +80,9 @@ coll::PlanRequest World::exchange_counts(const PairBlocks& blocks, base::Deadlin
     check_pair(static_cast<int>(from), team_.rank, request.matrix[from * ranks + own],
                blocks.awaited[from].bytes);
   }
-  for (const PlacedBlock& block : blocks.sent) request.send_offsets.push_back(block.offset);
-  for (const PlacedBlock& block : blocks.awaited) request.receive_offsets.push_back(block.offset);
+  for (const coll::PlacedBlock& block : blocks.sent) request.send_offsets.push_back(block.offset);
+  for (const coll::PlacedBlock& block : blocks.awaited)
+    request.receive_offsets.push_back(block.offset);
   request.bytes.assign(ranks, *std::ranges::max_element(request.matrix));
   return request;
 }
@@ -102,35 +103,34 @@ void World::expect_counts(std::span<const std::uint64_t> counts) {
   }
 }
 
-/// Collective. False if some block of some rank did not fit: all ranks know then, and nothing was
-/// received.
+/// Collective. False if some block of some rank did not fit: all ranks know then, and what has to
+/// be sent is where it was.
 bool World::go_by_expected_counts(const CollectiveCall& call, const PairBlocks& blocks,
                                   const CallOptions& options, base::Deadline deadline) {
   if (!prepare_envelopes(options)) {
     expected_counts_.has_no_room();
     return false;
   }
-  envelopes_.fill(call.send, blocks.sent, blocks.awaited);
-  coll::Buffers buffers;
-  buffers.send = envelopes_.sent().data();
-  buffers.send_bytes = envelopes_.sent().size();
-  buffers.receive = envelopes_.awaited().data();
-  buffers.receive_bytes = envelopes_.awaited().size();
-  engine_->run(*envelopes_plan_.plan, buffers, deadline);
+  try {
+    envelopes_.begin(call.send, blocks.sent, call.receive, blocks.awaited);
+  } catch (const std::bad_alloc&) {
+    die_without_memory();
+  }
+  engine_->run(*envelopes_plan_.plan, {.envelopes = &envelopes_}, deadline);
 
-  const std::optional<Envelopes::Sums> sums = envelopes_.sums();
+  const std::optional<coll::Envelopes::Sums> sums = envelopes_.sums();
   if (!sums) {
+    envelopes_.take_back(call.receive, blocks.sent);
     expected_counts_.did_not_fit();
     return false;
   }
   check_envelopes(blocks);
-  const PlacedBlock& mine = blocks.sent[static_cast<std::size_t>(team_.rank)];
-  const PlacedBlock& place = blocks.awaited[static_cast<std::size_t>(team_.rank)];
+  const coll::PlacedBlock& mine = blocks.sent[static_cast<std::size_t>(team_.rank)];
+  const coll::PlacedBlock& place = blocks.awaited[static_cast<std::size_t>(team_.rank)];
   if (mine.bytes > 0 && call.send.data() + mine.offset != call.receive.data() + place.offset) {
     base::copy_block(call.receive.data() + place.offset, call.send.data() + mine.offset,
                      mine.bytes);
   }
-  envelopes_.empty(call.receive, blocks.awaited);
   expected_counts_.fitted(sums->total_bytes, sums->longest_bytes);
   return true;
 }
@@ -146,7 +146,7 @@ void World::check_envelopes(const PairBlocks& blocks) {
       check_pair(other, other, sent, awaited);
       continue;
     }
-    const Envelopes::Pair theirs = envelopes_.pair_of(at);
+    const coll::Envelopes::Pair theirs = envelopes_.pair_of(at);
     check_pair(other, team_.rank, theirs.sent_bytes, awaited);
     check_pair(team_.rank, other, sent, theirs.awaited_bytes);
     if (awaited <= envelopes_.room_from(at)) continue;
@@ -196,15 +196,21 @@ bool World::prepare_envelopes(const CallOptions& options) {
 coll::PlanRequest World::lay_out_envelopes() {
   const std::span<const std::uint64_t> lengths = expected_counts_.envelopes();
   const auto ranks = static_cast<std::size_t>(roster_.ranks());
-  envelopes_.lay_out(lengths, ranks, static_cast<std::size_t>(team_.rank));
+  const auto own = static_cast<std::size_t>(team_.rank);
+  envelopes_.lay_out(lengths, ranks, own);
   coll::PlanRequest request;
   request.operation = coll::Operation::Alltoallv;
   request.matrix.assign(lengths.begin(), lengths.end());
   request.longest_in_envelope = expected_counts_.longest_bytes();
-  const auto& sent = envelopes_.sent_offsets();
-  const auto& awaited = envelopes_.awaited_offsets();
-  request.send_offsets.assign(sent.begin(), sent.end() - 1);
-  request.receive_offsets.assign(awaited.begin(), awaited.end() - 1);
+  // They lie nowhere, but if they did it would be one behind the other.
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t awaited_bytes = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    request.send_offsets.push_back(sent_bytes);
+    request.receive_offsets.push_back(awaited_bytes);
+    sent_bytes += lengths[own * ranks + rank];
+    awaited_bytes += lengths[rank * ranks + own];
+  }
   request.bytes.assign(ranks, *std::ranges::max_element(lengths));
   return request;
 }

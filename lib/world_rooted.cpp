@@ -48,17 +48,17 @@ void World::check_places(std::span<const std::size_t> counts,
                      counts.size()));
 }
 
-std::vector<PlacedBlock> World::blocks_of(std::span<const std::size_t> counts,
-                                          std::span<const std::size_t> displacements,
-                                          std::size_t element_bytes) {
+std::vector<coll::PlacedBlock> World::blocks_of(std::span<const std::size_t> counts,
+                                                std::span<const std::size_t> displacements,
+                                                std::size_t element_bytes) {
   if (static_cast<int>(counts.size()) != roster_.ranks()) {
     reject(fmt::format("{} counts were given for {} ranks", counts.size(), roster_.ranks()));
   }
   check_places(counts, displacements);
-  std::vector<PlacedBlock> blocks;
+  std::vector<coll::PlacedBlock> blocks;
   std::uint64_t next = 0;
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
-    PlacedBlock block{next, 0};
+    coll::PlacedBlock block{next, 0};
     std::uint64_t end = 0;
     if (__builtin_mul_overflow(counts[rank], element_bytes, &block.bytes) ||
         (!displacements.empty() &&
@@ -72,11 +72,11 @@ std::vector<PlacedBlock> World::blocks_of(std::span<const std::size_t> counts,
   return blocks;
 }
 
-void World::check_inside(const std::vector<PlacedBlock>& blocks, std::uint64_t buffer_bytes,
+void World::check_inside(const std::vector<coll::PlacedBlock>& blocks, std::uint64_t buffer_bytes,
                          bool may_overlap) {
-  std::vector<PlacedBlock> filled;
+  std::vector<coll::PlacedBlock> filled;
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
-    const PlacedBlock& block = blocks[rank];
+    const coll::PlacedBlock& block = blocks[rank];
     if (block.bytes == 0) continue;
     if (block.offset + block.bytes > buffer_bytes) {
       reject(fmt::format("the block of rank {} ends at byte {}, the buffer has {} bytes", rank,
@@ -84,7 +84,7 @@ void World::check_inside(const std::vector<PlacedBlock>& blocks, std::uint64_t b
     }
     filled.push_back(block);
   }
-  std::ranges::sort(filled, {}, &PlacedBlock::offset);
+  std::ranges::sort(filled, {}, &coll::PlacedBlock::offset);
   for (std::size_t i = 1; i < filled.size() && !may_overlap; ++i) {
     if (filled[i].offset < filled[i - 1].offset + filled[i - 1].bytes) {
       reject("blocks of the receive buffer overlap");
@@ -119,7 +119,7 @@ World::Ready World::ready_rooted(const CollectiveCall& call, const CallOptions& 
   } else {
     const auto blocks =
         blocks_of(call.counts, call.displacements.first(places), call.element_bytes);
-    const PlacedBlock& block = blocks[static_cast<std::size_t>(team_.rank)];
+    const coll::PlacedBlock& block = blocks[static_cast<std::size_t>(team_.rank)];
     if (mine.size() != block.bytes) {
       reject(fmt::format("the {} buffer has {} bytes, counts[{}] says {}",
                          gathers ? "send" : "receive", mine.size(), team_.rank, block.bytes));

@@ -49,6 +49,8 @@ class Compiler {
   void add(const Step& step, int lane) {
     switch (step.kind) {
       case StepKind::Copy:
+      case StepKind::Pack:
+      case StepKind::Unpack:
         copy(step);
         break;
       case StepKind::Read:

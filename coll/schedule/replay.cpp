@@ -84,6 +84,8 @@ class Replay {
     const Step& step = ranks_.current(rank);
     switch (step.kind) {
       case StepKind::Copy:
+      case StepKind::Pack:
+      case StepKind::Unpack:
       case StepKind::Stamp:
         return (step.to != Memory::Slot && step.to != Memory::Lines) ||
                ranks_.slot_free(state.call, map_.node_of[rank]);
@@ -137,6 +139,8 @@ class Replay {
     const Step step = ranks_.current(rank);
     switch (step.kind) {
       case StepKind::Copy:
+      case StepKind::Pack:
+      case StepKind::Unpack:
         copy(state.call, rank, step);
         break;
       case StepKind::Stamp:

@@ -17,6 +17,10 @@ inline constexpr std::uint64_t kLineStride = 64;
 
 enum class StepKind : std::uint8_t {
   Copy,  // `bytes` from (from, from_offset) to (to, to_offset), all mine or of my node's slot
+  // The same where the memory of the user is envelopes (coll/envelopes.hpp), of the one for rank
+  // `peer` or from it.
+  Pack,
+  Unpack,
   // Writes the header of a region at slot offset to_offset (bytes = kHeaderBytes). Where peers put
   // into a receive buffer that the ranks of a node share, they may do so from here on.
   Stamp,

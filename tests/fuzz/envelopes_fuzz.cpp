@@ -1,6 +1,6 @@
 // The envelopes of an alltoallv: whatever other ranks put into them, what they say of a block is
 // held against its envelope, and nothing is read beyond it.
-#include "lib/envelopes.hpp"
+#include "coll/envelopes.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace allrail::fuzz {
@@ -11,13 +11,8 @@ constexpr std::size_t kOwn = 1;
 // By from * ranks + to.
 constexpr std::uint64_t kLengths[kRanks * kRanks] = {0, 64, 256, 128, 0, 256, 256, 320, 0};
 
-Envelopes laid_out() {
-  Envelopes envelopes;
-  envelopes.lay_out(kLengths, kRanks, kOwn);
-  const std::vector<PlacedBlock> none(kRanks);
-  envelopes.fill({}, none, none);
-  return envelopes;
-}
+/// A block of so many bytes is awaited from each of the two others.
+constexpr std::uint64_t kAwaitedBytes = 300;
 
 }  // namespace
 
@@ -34,24 +29,34 @@ std::vector<Bytes> seeds() {
 }
 
 void fuzz_one(std::span<const std::byte> input) {
-  Envelopes envelopes = laid_out();
-  std::ranges::copy(input.first(std::min(input.size(), envelopes.awaited().size())),
-                    envelopes.awaited().begin());
-  if (!envelopes.sums()) return;
-  std::vector<PlacedBlock> blocks(kRanks);
-  std::uint64_t end = 0;
-  for (std::size_t from = 0; from < kRanks; ++from) {
-    if (from == kOwn) continue;
-    const std::uint64_t told = envelopes.pair_of(from).sent_bytes;
-    const std::uint64_t room = envelopes.room_from(from);
-    require(room + ExpectedCounts::kPrefixBytes == kLengths[from * kRanks + kOwn],
+  coll::Envelopes envelopes;
+  envelopes.lay_out(kLengths, kRanks, kOwn);
+  const std::vector<coll::PlacedBlock> none(kRanks);
+  std::vector<coll::PlacedBlock> awaited(kRanks);
+  awaited[0] = {0, kAwaitedBytes};
+  awaited[2] = {kAwaitedBytes, kAwaitedBytes};
+  Bytes receive(2 * kAwaitedBytes);
+  envelopes.begin({}, none, receive, awaited);
+  Bytes arrived(64 + 320);
+  std::ranges::copy(input.first(std::min(input.size(), arrived.size())), arrived.begin());
+  // In pieces, as slices come.
+  const std::uint64_t piece_bytes = 1 + std::to_integer<std::uint64_t>(arrived.back());
+  const std::byte* envelope = arrived.data();
+  for (const std::size_t from : {0, 2}) {
+    const std::uint64_t length = kLengths[from * kRanks + kOwn];
+    for (std::uint64_t offset = 0; offset < length; offset += piece_bytes) {
+      envelopes.unpack(from, offset, std::min(piece_bytes, length - offset), envelope + offset);
+    }
+    envelope += length;
+    require(envelopes.room_from(from) + coll::Envelopes::kPrefixBytes == length,
             "an envelope has room for what is behind its first words");
-    if (told > room) return;
-    blocks[from] = {end, told};
-    end += told;
+    const std::uint64_t end = awaited[from].offset + envelopes.room_from(from);
+    for (std::uint64_t place = end; place < awaited[from].offset + kAwaitedBytes; ++place) {
+      require(receive[place] == std::byte{0}, "nothing is received beyond what an envelope has");
+    }
+    (void)envelopes.pair_of(from);
   }
-  Bytes receive(end);
-  envelopes.empty(receive, blocks);
+  (void)envelopes.sums();
 }
 
 }  // namespace allrail::fuzz

@@ -101,8 +101,8 @@ void SmallJob::start(int rank, std::uint64_t stamp) {
   std::ranges::fill(one.receive, kUntouched);
   Call call;
   call.schedule = &one.plan->first();
-  call.buffers.send = one.send.data();
-  call.buffers.receive = one.receive.data() + offset_ + slice_offset_;
+  call.send = one.send.data();
+  call.receive = one.receive.data() + offset_ + slice_offset_;
   call.identity.number = ++one.calls;
   call.identity.stamp = call.identity.flag_stamp = stamp;
   call.description = one.plan->description();

@@ -1,5 +1,5 @@
-// Ranks in one process that send each other their envelopes by memcpy().
-#include "lib/envelopes.hpp"
+// Ranks in one process that pack and unpack each other's envelopes.
+#include "coll/envelopes.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,13 +9,17 @@
 
 #include <gtest/gtest.h>
 
+#include "lib/expected_counts.hpp"
+
 namespace allrail {
 namespace {
 
+using coll::Envelopes;
+using coll::PlacedBlock;
 using Counts = std::vector<std::uint64_t>;
 using Bytes = std::vector<std::byte>;
 
-constexpr std::uint64_t kPrefixBytes = ExpectedCounts::kPrefixBytes;
+constexpr std::uint64_t kPrefixBytes = Envelopes::kPrefixBytes;
 constexpr std::byte kUntouched{0xA5};
 const Counts kTwoLengths{0, 256, 320, 0};
 
@@ -69,27 +73,47 @@ class Job {
   std::size_t size() const { return ranks_.size(); }
   Rank& operator[](std::size_t rank) { return ranks_[rank]; }
 
-  /// All up to where they know what the others say. Gaps lie around the blocks, which stand in
-  /// the reverse order of ranks where that is asked for.
-  void send(const Counts& counts, std::uint64_t gap = 0, bool reversed = false) {
+  /// One call. Gaps lie around the blocks, which stand in the reverse order of ranks where that is
+  /// asked for. Envelopes travel in pieces of so many bytes.
+  void send(const Counts& counts, std::uint64_t gap = 0, bool reversed = false,
+            std::uint64_t piece_bytes = UINT64_MAX) {
     for (std::size_t rank = 0; rank < size(); ++rank) place_blocks(rank, counts, gap, reversed);
-    for (Rank& rank : ranks_) rank.envelopes.fill(rank.send, rank.sent, rank.awaited);
-    for (std::size_t to = 0; to < size(); ++to) {
-      for (std::size_t from = 0; from < size(); ++from) deliver(from, to);
+    for (Rank& rank : ranks_) {
+      rank.envelopes.begin(rank.send, rank.sent, rank.receive, rank.awaited);
+    }
+    deliver_all(piece_bytes);
+  }
+
+  /// The same in place: counts are those of both directions. Nothing arrives before all has left,
+  /// or all before anything has.
+  void send_in_place(const Counts& counts, bool all_arrives_first) {
+    for (std::size_t rank = 0; rank < size(); ++rank) place_blocks(rank, counts, 3, false);
+    for (Rank& rank : ranks_) {
+      rank.receive = rank.send;
+      rank.envelopes.begin(rank.receive, rank.sent, rank.receive, rank.sent);
+    }
+    if (!all_arrives_first) return deliver_all(UINT64_MAX);
+    for (std::size_t to = size(); to-- > 0;) {
+      for (std::size_t from = size(); from-- > 0;) deliver(from, to);
     }
   }
 
-  void deliver(std::size_t from, std::size_t to) {
-    Envelopes& sender = ranks_[from].envelopes;
-    Envelopes& receiver = ranks_[to].envelopes;
+  Bytes packed(std::size_t from, std::size_t to) {
+    Bytes envelope(lengths_[from * size() + to], kUntouched);
+    if (from != to) ranks_[from].envelopes.pack(to, 0, envelope.size(), envelope.data());
+    return envelope;
+  }
+
+  void deliver(std::size_t from, std::size_t to, std::uint64_t piece_bytes = UINT64_MAX) {
     const std::uint64_t length = lengths_[from * size() + to];
-    const std::uint64_t begin = sender.sent_offsets()[to];
-    const std::uint64_t place = receiver.awaited_offsets()[from];
-    ASSERT_EQ(sender.sent_offsets()[to + 1] - begin, length);
-    ASSERT_EQ(receiver.awaited_offsets()[from + 1] - place, length);
-    if (length == 0) return;
-    std::memcpy(receiver.awaited().subspan(place, length).data(),
-                sender.sent().subspan(begin, length).data(), length);
+    // The first piece comes last: slices may overtake each other.
+    const std::uint64_t most = std::min(piece_bytes, length);
+    for (std::uint64_t pieces = most == 0 ? 0 : (length + most - 1) / most; pieces > 0; --pieces) {
+      const std::uint64_t offset = (pieces - 1) * most;
+      Bytes piece(std::min(most, length - offset), kUntouched);
+      ranks_[from].envelopes.pack(to, offset, piece.size(), piece.data());
+      ranks_[to].envelopes.unpack(from, offset, piece.size(), piece.data());
+    }
   }
 
   /// That all know of all blocks, and have those of the others and nothing else.
@@ -110,12 +134,17 @@ class Job {
           expected[rank.awaited[from].offset + place] = byte_of(from, to, place);
         }
       }
-      rank.envelopes.empty(rank.receive, rank.awaited);
       ASSERT_TRUE(rank.receive == expected) << to << " of " << size();
     }
   }
 
  private:
+  void deliver_all(std::uint64_t piece_bytes) {
+    for (std::size_t to = 0; to < size(); ++to) {
+      for (std::size_t from = 0; from < size(); ++from) deliver(from, to, piece_bytes);
+    }
+  }
+
   void place_blocks(std::size_t own, const Counts& counts, std::uint64_t gap, bool reversed) {
     Rank& rank = ranks_[own];
     rank.sent.assign(size(), {});
@@ -142,20 +171,6 @@ class Job {
   Counts lengths_;
 };
 
-TEST(Envelopes, LieOneBehindTheOtherByRank) {
-  Envelopes envelopes;
-  envelopes.lay_out(Counts{0, 64, 128, 256, 0, 320, 64, 512, 0}, 3, 1);
-  EXPECT_EQ(envelopes.sent_offsets(), (Counts{0, 256, 256, 576}));
-  EXPECT_EQ(envelopes.awaited_offsets(), (Counts{0, 64, 64, 576}));
-  EXPECT_EQ(envelopes.sent().size(), 576U);
-  EXPECT_EQ(envelopes.awaited().size(), 576U);
-  envelopes.lay_out(Counts{0, 64, 128, 256, 0, 320, 64, 512, 0}, 3, 0);
-  EXPECT_EQ(envelopes.sent_offsets(), (Counts{0, 0, 64, 192}));
-  EXPECT_EQ(envelopes.awaited_offsets(), (Counts{0, 0, 256, 320}));
-  EXPECT_EQ(envelopes.sent().size(), 192U);
-  EXPECT_EQ(envelopes.awaited().size(), 320U);
-}
-
 TEST(Envelopes, CarryBlocksThatFillThemToTheLastByte) {
   for (const std::size_t ranks : {2, 3, 5, 8, 17}) {
     Job job(some_lengths(ranks), ranks);
@@ -178,6 +193,63 @@ TEST(Envelopes, CarryBlocksThatLieAnywhere) {
       job.expect_received(counts);
     }
   }
+}
+
+TEST(Envelopes, TravelInPiecesOfAnySize) {
+  for (const std::uint64_t piece_bytes : {1, 7, 15, 16, 17, 64, 100}) {
+    Job job(some_lengths(3), 3);
+    Counts counts = filling(some_lengths(3));
+    counts[1] -= 50;
+    job.send(counts, 3, false, piece_bytes);
+    job.expect_received(counts);
+    ++counts[5];
+    counts[5] += 1000;  // does not fit, and nobody sees any of it
+    job.send(counts, 3, false, piece_bytes);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_FALSE(job[rank].envelopes.sums().has_value());
+    }
+    EXPECT_EQ(job[1].receive, Bytes(job[1].receive.size(), kUntouched)) << "its own did not fit";
+  }
+}
+
+TEST(Envelopes, InPlaceCarryWhatWasThereBefore) {
+  const std::size_t ranks = 3;
+  const Counts lengths(without_own(Counts(ranks * ranks, 512), ranks));
+  const Counts counts{0, 400, 17, 400, 0, 0, 17, 0, 0};  // as many bytes both ways
+  Job job(lengths, ranks);
+  for (const bool all_arrives_first : {false, true}) {
+    job.send_in_place(counts, all_arrives_first);
+    for (std::size_t to = 0; to < ranks; ++to) {
+      for (std::size_t from = 0; from < ranks; ++from) {
+        const PlacedBlock& block = job[to].sent[from];
+        for (std::uint64_t place = 0; place < block.bytes; ++place) {
+          ASSERT_EQ(job[to].receive[block.offset + place], byte_of(from, to, place));
+        }
+      }
+    }
+  }
+}
+
+TEST(Envelopes, InPlaceAreTakenBackWhereABlockDidNotFit) {
+  const std::size_t ranks = 3;
+  const Counts lengths(without_own(Counts(ranks * ranks, 512), ranks));
+  const Counts counts{0, 400, 17, 400, 0, 5000, 17, 5000, 0};
+  Job job(lengths, ranks);
+  job.send_in_place(counts, true);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    ASSERT_FALSE(job[rank].envelopes.sums().has_value());
+    job[rank].envelopes.take_back(job[rank].receive, job[rank].sent);
+    ASSERT_EQ(job[rank].receive, job[rank].send) << rank;
+  }
+}
+
+// Not in place nothing is taken back: the send buffer is as it was.
+TEST(Envelopes, AreNotTakenBackIntoAnotherBuffer) {
+  Job job(kTwoLengths, 2);
+  job.send(Counts{0, 5000, 3, 0});
+  Bytes other(job[1].send.size(), kUntouched);
+  job[1].envelopes.take_back(other, job[1].sent);
+  EXPECT_EQ(other, Bytes(other.size(), kUntouched));
 }
 
 TEST(Envelopes, CarryNothingAtAllAsWell) {
@@ -231,21 +303,16 @@ TEST(Envelopes, TellAllRanksThatABlockOfOneDoesNotFit) {
   }
 }
 
-TEST(Envelopes, AreLeftAloneWhereABlockDoesNotFit) {
+TEST(Envelopes, HaveNoBlocksWhereOneDoesNotFit) {
   const Counts lengths = some_lengths(3);
   Job job(lengths, 3);
   Counts counts = filling(lengths);
   ++counts[1 * 3 + 2];
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    std::ranges::fill(job[rank].envelopes.sent(), kUntouched);
-  }
   job.send(counts);
-  Envelopes& envelopes = job[1].envelopes;
   for (const std::size_t to : {0, 2}) {
-    const std::uint64_t begin = envelopes.sent_offsets()[to] + kPrefixBytes;
-    const std::uint64_t end = envelopes.sent_offsets()[to + 1];
-    for (std::uint64_t place = begin; place < end; ++place) {
-      ASSERT_EQ(envelopes.sent()[place], kUntouched) << place - begin << " to " << to;
+    const Bytes envelope = job.packed(1, to);
+    for (std::uint64_t place = kPrefixBytes; place < envelope.size(); ++place) {
+      ASSERT_EQ(envelope[place], kUntouched) << place << " to " << to;
     }
   }
 }
@@ -256,7 +323,7 @@ TEST(Envelopes, DoNotTouchTheBufferWhereNothingFits) {
   // Bytes that no memory has, and some whose lower half is a small number.
   for (const std::uint64_t bytes : {~0ULL, 1ULL << 62, 1ULL << 32, (1ULL << 32) + 8}) {
     const std::vector<PlacedBlock> blocks{{}, {UINT64_MAX / 2, bytes}};
-    job[0].envelopes.fill({}, blocks, nothing);
+    job[0].envelopes.begin({}, blocks, {}, nothing);
     EXPECT_FALSE(job[0].envelopes.sums().has_value()) << "its own word counts";
   }
 }
@@ -267,7 +334,8 @@ TEST(Envelopes, SayWhatIsAwaitedWhateverIsSent) {
        {0ULL, 7ULL, 100'000ULL, (1ULL << 32) - 2, (1ULL << 32) - 1, 1ULL << 32, (1ULL << 32) + 7}) {
     Job job(kTwoLengths, 2);
     job.send(Counts(4, 0));
-    job[0].envelopes.fill({}, nothing, std::vector<PlacedBlock>{{}, {0, bytes}});
+    Bytes receive(240);
+    job[0].envelopes.begin({}, nothing, receive, std::vector<PlacedBlock>{{}, {0, bytes}});
     job.deliver(0, 1);
     const std::uint64_t said = job[1].envelopes.pair_of(0).awaited_bytes;
     EXPECT_EQ(said, std::min<std::uint64_t>(bytes, UINT32_MAX - 1));
@@ -277,26 +345,34 @@ TEST(Envelopes, SayWhatIsAwaitedWhateverIsSent) {
   }
 }
 
-// Whoever uses them has to compare it with the room.
+// Whoever uses them has to compare it with the room, beyond which nothing is copied.
 TEST(Envelopes, BelieveWhatAnotherRankSays) {
   Job job(kTwoLengths, 2);
-  job.send(Counts(4, 0));
+  job.send(Counts{0, 240, 0, 0});
+  Bytes envelope = job.packed(0, 1);
   const std::uint32_t lie = 5000;
-  std::memcpy(job[1].envelopes.awaited().data(), &lie, sizeof lie);
-  EXPECT_EQ(job[1].envelopes.pair_of(0).sent_bytes, lie);
-  EXPECT_EQ(job[1].envelopes.room_from(0), 240U);
+  std::memcpy(envelope.data(), &lie, sizeof lie);
+  Rank& rank = job[1];
+  rank.receive.assign(240, kUntouched);
+  rank.awaited[0] = {0, lie};
+  rank.envelopes.begin(rank.send, rank.sent, rank.receive, rank.awaited);
+  rank.envelopes.unpack(0, 0, envelope.size(), envelope.data());
+  EXPECT_EQ(rank.envelopes.pair_of(0).sent_bytes, lie);
+  EXPECT_EQ(rank.envelopes.room_from(0), 240U);
   EXPECT_EQ(job[0].envelopes.room_from(1), 304U);
+  EXPECT_EQ(rank.receive[239], byte_of(0, 1, 239));
 }
 
-TEST(Envelopes, AreEmptiedAsFarAsIsAwaited) {
+TEST(Envelopes, AreUnpackedAsFarAsIsAwaited) {
   Job job(kTwoLengths, 2);
-  const Counts counts = filling(kTwoLengths);
-  job.send(counts);
+  job.send(Counts{0, 240, 0, 0});
   Rank& rank = job[1];
-  rank.awaited[0].bytes = 100;
-  Bytes expected(rank.receive.size(), kUntouched);
+  rank.receive.assign(240, kUntouched);
+  rank.awaited[0] = {0, 100};
+  rank.envelopes.begin(rank.send, rank.sent, rank.receive, rank.awaited);
+  job.deliver(0, 1);
+  Bytes expected(240, kUntouched);
   for (std::uint64_t place = 0; place < 100; ++place) expected[place] = byte_of(0, 1, place);
-  rank.envelopes.empty(rank.receive, rank.awaited);
   EXPECT_TRUE(rank.receive == expected);
   EXPECT_EQ(rank.envelopes.pair_of(0).sent_bytes, 240U) << "what was sent, whatever is awaited";
 }
@@ -307,8 +383,7 @@ TEST(Envelopes, MayBeLaidOutAnew) {
   for (const std::uint64_t length : {1024, 64, 4096, 256}) {
     const Counts lengths = without_own(Counts(ranks * ranks, length), ranks);
     job.lay_out(lengths);
-    EXPECT_EQ(job[1].envelopes.sent().size(), 2 * length);
-    EXPECT_EQ(job[1].envelopes.awaited().size(), 2 * length);
+    EXPECT_EQ(job[1].envelopes.room_from(0), length - kPrefixBytes);
     const Counts counts = filling(lengths);
     job.send(counts, 1);
     job.expect_received(counts);

@@ -255,7 +255,7 @@ TEST(ExpectedCounts, AreForSomeRanksOnly) {
 
 TEST(ExpectedCounts, AreForRanksThatSendAndAwaitLittle) {
   constexpr std::uint64_t kMost = ExpectedCounts::kMostRankBytes;
-  EXPECT_EQ(kMost, 1024U * 1024);
+  EXPECT_EQ(kMost, 4096U * 1024);
   EXPECT_TRUE(is_worth_it(pair(kMost, 8), 2));
   EXPECT_FALSE(is_worth_it(pair(kMost + 1, 8), 2));
   EXPECT_TRUE(is_worth_it({2 * kMost, 8, 8, kMost + 1}, 2)) << "what ranks keep moves nowhere";
