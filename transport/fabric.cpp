@@ -94,7 +94,7 @@ bool FabricState::glance(int peer_rank, std::uint64_t bytes, int port) {
   if (!any && !owed_) return false;
   if (now_ns_ == last_read_ns) now_ns_ = now();
   // Or the peer would take the rails that were not looked at for silent ones.
-  if (was_asked_) poll_all();
+  if (was_asked_) any = poll_all() || any;
   after_polls(any);
   return any;
 }

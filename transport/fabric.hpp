@@ -168,7 +168,8 @@ class Fabric {
   /// A look at what may have come of the peer's next put, of that many bytes, and at nothing else.
   /// progress() may take a system call for every link, and this takes one where the put is a single
   /// chunk: it looks at the rail that the last put of that port came over. Where puts wait to be
-  /// sent it is progress(). Whoever waits calls progress() now and then, too.
+  /// sent it is progress(), and where a peer asks for a sign of life it looks at all rails. Whoever
+  /// waits calls progress() now and then, too.
   bool glance(int peer, std::uint64_t bytes, int port = 0);
   /// Sends held-back acknowledgements and credits.
   void flush_acknowledgements();

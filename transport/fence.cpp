@@ -90,7 +90,7 @@ void FabricState::lose_link(Peer& peer, int rail, std::string_view reason) {
   link.blocked = link.hello_due = link.pong_due = false;
   link.reason = reason;
   link.last_attempt.clear();
-  link.ping_sent_ns = link.ping_answered_ns = 0;
+  link.ping_sent_ns = link.ping_answered_ns = link.answered_before_ns = 0;
   PendingFence& fence = link.fence;
   if (!fence.open) fence.count = 0;
   fence.open = !peer.left;
@@ -232,10 +232,11 @@ void FabricState::ping(Peer& peer) {
   }
 }
 
-/// A link is given up when the same peer answers over another one, twice. Its answers to one
-/// question leave one after the other, and it may lose its core between two of them; one to a
-/// question that was asked later leaves when they all have. What it said over this link may be here
-/// and not read yet, since most looks are at one link: so all have been looked at since then.
+/// A link is given up when the same peer answers over others, twice. Its answers to one question
+/// leave one after the other, and it may lose its core between two of them; one to a question that
+/// was asked later leaves when they all have. What it said over this link may be here and not read
+/// yet, since most looks are at one link: so an answer counts when all have been looked at since
+/// then. Who looks as rarely as it asks has a newer one at every look.
 void FabricState::check_stalls(Peer& peer) {
   for (std::size_t i = 0; i < peer.links.size(); ++i) {
     Link& link = peer.links[i];
@@ -246,8 +247,10 @@ void FabricState::check_stalls(Peer& peer) {
     const std::int64_t asked_ns = is_accused ? link.accused_ns : link.waiting_since_ns + limit_ns;
     const bool sibling_answered =
         std::any_of(peer.links.begin(), peer.links.end(), [&](const Link& sibling) {
-          return &sibling != &link && sibling.up && sibling.ping_answered_ns > asked_ns &&
-                 sibling.answer_heard_ns < all_polled_ns_;
+          const std::int64_t answered_ns = sibling.answer_heard_ns < all_polled_ns_
+                                               ? sibling.ping_answered_ns
+                                               : sibling.answered_before_ns;
+          return &sibling != &link && sibling.up && answered_ns > asked_ns;
         });
     if (!sibling_answered) continue;
     if (!is_accused) {

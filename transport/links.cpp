@@ -164,6 +164,7 @@ void FabricState::take_message(Peer& peer, int rail, const ControlMessage& messa
       break;
     case Kind::Pong:
       if (message.number > static_cast<std::uint64_t>(link.ping_sent_ns)) break;
+      if (link.answer_heard_ns < all_polled_ns_) link.answered_before_ns = link.ping_answered_ns;
       link.ping_answered_ns =
           std::max(link.ping_answered_ns, static_cast<std::int64_t>(message.number));
       link.answer_heard_ns = now_ns_;

@@ -134,7 +134,9 @@ struct Link {
   std::int64_t ping_sent_ns = 0;      // the newest ping, and the newest that was answered
   std::int64_t ping_answered_ns = 0;
   std::int64_t answer_heard_ns = 0;  // when the newest answer was read
-  std::int64_t accused_ns = 0;       // when another link first had an answer that this one owes
+  // The newest ping whose answer was read before a look at all links.
+  std::int64_t answered_before_ns = 0;
+  std::int64_t accused_ns = 0;  // when another link first had an answer that this one owes
   std::uint64_t pong_number = 0;
 
   PendingFence fence;

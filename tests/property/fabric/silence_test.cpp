@@ -1,4 +1,5 @@
-// A peer that was silent answers over all of its rails, though not over all of them at once.
+// A peer that was silent answers over all of its rails, though not over all of them at once; and a
+// rail that is dead answers nothing.
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ WorldOptions two_rails() {
   return options;
 }
 
-/// Two ranks and two rails, of which none may be lost.
+/// Two ranks and two rails.
 class Silence : public World {
  public:
   /// Glances are for peers that have been heard of: `glancing` hears of the other.
@@ -96,6 +97,28 @@ TEST(Silence, IsNotThatOfARailWhoseAnswerComesALittleLater) {
       world.pass(1'000'000);
       ASSERT_EQ(world.lost_rails(), 0U) << "time " << time << " look " << look;
     }
+  }
+}
+
+// A helper thread looks ten times a second, which is as often as it asks: every look finds an
+// answer over the other rail.
+TEST(Silence, OfADeadRailIsNoticedByThoseThatLookRarely) {
+  for (const std::int64_t pause_ns : {10'000'000, 101'000'000, 250'000'000}) {
+    Silence world;
+    FakeCut cut;
+    cut.silent = true;
+    cut.late_chance = 0;
+    world.network().cut(1, 0, 1, cut);
+    world.put_over_both();
+    const std::int64_t end_ns = world.network().now_ns() + 1'500'000'000 + 4 * pause_ns;
+    while (world.network().now_ns() < end_ns) {
+      world.fabric(0).progress();
+      for (int i = 0; i < 10; ++i) {
+        world.pass(pause_ns / 10);
+        world.fabric(1).progress();
+      }
+    }
+    EXPECT_EQ(world.lost_rails(), 1U) << "looks every " << pause_ns << " ns";
   }
 }
 
