@@ -26,7 +26,7 @@ class Envelopes {
   /// `lengths` by from * ranks + to, at least a prefix each. The own one is empty.
   void lay_out(std::span<const std::uint64_t> lengths, std::size_t ranks, std::size_t own);
 
-  /// Begins a call. `sent` and `awaited` by rank; the buffers stay as they are until the next one.
+  /// Begins a call. `sent` and `awaited` by rank; the buffers are used until the call has ended.
   /// Where some block does not fit, all envelopes say so and have none: every rank hears from every
   /// other, so all of them come to know. In place what is sent is copied first, which may throw
   /// std::bad_alloc.

@@ -399,6 +399,7 @@ std::uint32_t Execution::pace_words() const {
 void Execution::finish() {
   if (slot_is_free_ && call_.identity.number % kHeadersEvery == 0) note_all_headers();
   call_.keep_alive.reset();
+  call_.buffers = nullptr;
   state_ = State::Idle;
 }
 
