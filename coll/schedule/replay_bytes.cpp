@@ -1,13 +1,42 @@
 #include "coll/schedule/replay_bytes.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace allrail::schedule {
 namespace {
 
 constexpr std::size_t kMostViolations = 32;
+
+const char* name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::Copy:
+      return "copy";
+    case StepKind::Pack:
+      return "pack";
+    case StepKind::Unpack:
+      return "unpack";
+    case StepKind::Stamp:
+      return "stamp";
+    case StepKind::Put:
+      return "put";
+    case StepKind::Await:
+      return "await";
+    case StepKind::Publish:
+      return "publish";
+    case StepKind::AwaitLocal:
+      return "local await";
+    case StepKind::AwaitSent:
+      return "await of its own puts";
+    case StepKind::Offer:
+      return "offer";
+    case StepKind::Read:
+      return "read";
+    case StepKind::Once:
+      return "once";
+  }
+  return "?";
+}
 
 }  // namespace
 
@@ -18,11 +47,8 @@ void Findings::add(Fault fault, std::string sentence) {
 }
 
 std::string Findings::where(int call, int rank, const Step& step) {
-  static constexpr std::array<const char*, 10> kNames{
-      "copy",  "stamp", "put", "await", "publish", "local await", "await of its own puts",
-      "offer", "read",  "once"};
   return "call " + std::to_string(call) + ", rank " + std::to_string(rank) + ", " +
-         kNames[static_cast<std::size_t>(step.kind)] + " of round " + std::to_string(step.round) +
+         name_of(step.kind) + " of round " + std::to_string(step.round) +
          (step.peer >= 0 ? " with peer " + std::to_string(step.peer) : "");
 }
 
