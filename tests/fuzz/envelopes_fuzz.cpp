@@ -1,5 +1,5 @@
-// The envelopes of an alltoallv: whatever other ranks put into them, what they say of a block is
-// held against its envelope, and nothing is read beyond it.
+// The envelopes of an alltoallv: whatever other ranks put into them, and in whatever pieces they
+// come, nothing is received beyond what an envelope has room for.
 #include "coll/envelopes.hpp"
 #include "tests/fuzz/fuzz.hpp"
 

@@ -1,6 +1,6 @@
 // Wrong calls of gather, scatter, broadcast and alltoall; those of alltoallv are in a file of their
-// own. A barrier follows where a rank may be
-// done with its part before another one sees the mistake.
+// own. A barrier follows where a rank may be done with its part before another one sees the
+// mistake.
 #include <span>
 #include <utility>
 

@@ -84,15 +84,15 @@ class Job {
     deliver_all(piece_bytes);
   }
 
-  /// The same in place: counts are those of both directions. Nothing arrives before all has left,
-  /// or all before anything has.
-  void send_in_place(const Counts& counts, bool all_arrives_first) {
+  /// The same in place: counts are those of both directions. What arrives first may lie where
+  /// something is still to be sent from, in either order of ranks.
+  void send_in_place(const Counts& counts, bool reversed) {
     for (std::size_t rank = 0; rank < size(); ++rank) place_blocks(rank, counts, 3, false);
     for (Rank& rank : ranks_) {
       rank.receive = rank.send;
       rank.envelopes.begin(rank.receive, rank.sent, rank.receive, rank.sent);
     }
-    if (!all_arrives_first) return deliver_all(UINT64_MAX);
+    if (!reversed) return deliver_all(UINT64_MAX);
     for (std::size_t to = size(); to-- > 0;) {
       for (std::size_t from = size(); from-- > 0;) deliver(from, to);
     }
@@ -217,8 +217,8 @@ TEST(Envelopes, InPlaceCarryWhatWasThereBefore) {
   const Counts lengths(without_own(Counts(ranks * ranks, 512), ranks));
   const Counts counts{0, 400, 17, 400, 0, 0, 17, 0, 0};  // as many bytes both ways
   Job job(lengths, ranks);
-  for (const bool all_arrives_first : {false, true}) {
-    job.send_in_place(counts, all_arrives_first);
+  for (const bool reversed : {false, true}) {
+    job.send_in_place(counts, reversed);
     for (std::size_t to = 0; to < ranks; ++to) {
       for (std::size_t from = 0; from < ranks; ++from) {
         const PlacedBlock& block = job[to].sent[from];
