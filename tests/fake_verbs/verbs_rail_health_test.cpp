@@ -88,6 +88,22 @@ TEST_P(LinkHealth, EndsWithADeviceThatFails) {
   }
 }
 
+// As the helper thread does for a rank that computes: every look has to find what is due.
+TEST_P(LinkHealth, ComesBackAlsoWhereLooksAreRare) {
+  make();
+  ASSERT_TRUE(until([&] { return both_up(); }));
+  fake_verbs::tell("fake0", IBV_EVENT_DEVICE_FATAL);
+  int looks = 0;
+  for (; looks < 100 && !(counts_[0].downs > 0 && both_up()); ++looks) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (std::chrono::steady_clock::now() < end) rails_[1]->poll(counts_[1]);
+    rails_[0]->poll(counts_[0]);
+    rails_[0]->flush_acknowledgements();
+  }
+  EXPECT_LE(looks, 10) << "of these some wait for the next try; on a slow machine there are fewer";
+  EXPECT_TRUE(carries());
+}
+
 // Memory is registered with all rails; what this one refuses is no reason to end the others' calls.
 TEST_P(LinkHealth, IsNeverMadeAgainOverADeviceThatTakesNothing) {
   for (std::size_t rank = 0; rank < 2; ++rank) {

@@ -62,6 +62,8 @@ void TcpRail::send_acknowledgement(TcpLink& link) {
 }
 
 void TcpRail::flush_acknowledgements() {
+  // Whoever looks rarely does so at every look, and every one of them has to look at the clock.
+  polls_until_clock_ = 0;
   if (untold_links_ == 0) return;
   for (TcpLink* link : up_) {
     if (link->stream->chunks_untold() != 0) send_acknowledgement(*link);

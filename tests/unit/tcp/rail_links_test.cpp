@@ -47,6 +47,28 @@ TEST(TcpRail, ConnectsAgainAfterCloseFromEitherSide) {
   }
 }
 
+// As the helper thread does: with no more looks than this a rank that computes, or is active
+// elsewhere, takes part in a handshake.
+TEST(TcpRail, ConnectsAgainAlsoWhereLooksAreRare) {
+  TestJob job(3, 64);
+  job.connect(0, 1);
+  job.connect(1, 2);
+  ASSERT_TRUE(job.poll_until([&] { return job.linked(0, 1) && job.linked(1, 2); }));
+  for (const int closer : {2, 1}) {
+    job[closer].rail->close(3 - closer, job[closer].events);
+    int looks = 0;
+    for (; looks < 40 && !(looks > 0 && job.linked(1, 2)); ++looks) {
+      const base::Deadline pause = base::Deadline::after(std::chrono::milliseconds(50));
+      while (!pause.passed()) {
+        for (const int rank : {0, 2}) job[rank].rail->poll(job[rank].events);
+      }
+      job[1].rail->poll(job[1].events);
+      job[1].rail->flush_acknowledgements();
+    }
+    EXPECT_LT(looks, 16) << "closed by " << closer;
+  }
+}
+
 TEST(TcpRail, ForgetsAndConnectsAnew) {
   TestJob job(2, 64);
   job.connect(0, 1);
