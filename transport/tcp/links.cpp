@@ -239,16 +239,28 @@ bool TcpRail::report_doomed(RailEvents& events) {
   return true;
 }
 
+/// Also where nothing of the fabric's is under way: questions and answers may be, of which only the
+/// kernel knows, and a rank that only receives sends nothing else.
 bool TcpRail::check_silent_hosts(RailEvents& events) {
-  for (std::size_t i = 0; i < up_.size(); ++i) {
+  const std::string reason =
+      fmt::format("its host has not answered for {} s", kSilenceLimitSeconds);
+  bool any = false;
+  for (std::size_t i = 0; i < up_.size();) {
     TcpLink& link = *up_[i];
-    if (link.stream->in_flight() == 0 && link.stream->queue.empty()) continue;
-    if (!host_is_silent(link.fd.get())) continue;
-    take_down(link, fmt::format("its host has not answered for {} s", kSilenceLimitSeconds),
-              events);
-    return true;
+    if (!host_is_silent(link.fd.get())) {
+      ++i;
+      continue;
+    }
+    take_down(link, reason, events);
+    any = true;
   }
-  return false;
+  for (TcpLink* const link : connecting_) {
+    // Its process may take its time, its kernel may not.
+    if (link->state != TcpLink::State::Handshaking || !host_is_silent(link->fd.get())) continue;
+    connecting_failed(*link, reason, events);
+    any = true;
+  }
+  return any;
 }
 
 void TcpRail::watch(TcpLink& link, std::uint32_t wanted_events, bool is_new) {
