@@ -34,6 +34,8 @@ void FabricState::link_down(int rail, int peer_rank, std::string_view reason) {
   Peer* found = peers_.find(peer_rank);
   if (found == nullptr) return;
   Peer& peer = *found;
+  // Most looks do not read the clock, and limits begin here.
+  now_ns_ = now();
   Link& link = peer.links[static_cast<std::size_t>(rail)];
   if (link.up) return lose_link(peer, rail, reason);
   // A failed attempt to connect. It says less than what took the link down before it.
