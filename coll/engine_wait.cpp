@@ -13,8 +13,11 @@ namespace {
 
 // A leader that sleeps on its rails cannot be woken by ranks of its node, so it looks this often.
 constexpr int kRailSleepMs = 20;
-// How long a rank that leaves waits for a peer that takes nothing of what calls left in its rails.
+// How long a rank that leaves waits for a peer that takes nothing of what calls left in its rails
+// or in the kernel,
 constexpr std::chrono::seconds kLeftPatience(20);
+// and for one that a link to is to come up again.
+constexpr std::chrono::seconds kCutOffPatience(2);
 // Looking at rails is a system call, after which a yield is cheap; then it is time to sleep.
 constexpr shm::WaitPolicy kRailWait{0, 100};
 // Every so many looks at the rails are at all links, the others at one.
@@ -263,14 +266,16 @@ void Engine::drain(std::chrono::milliseconds patience) noexcept {
   if (team_.fabric == nullptr || dead_) return;
   try {
     auto deadline = base::Deadline::after(patience);
-    // What a call that ended left in its rails is with nobody else yet.
+    // What a call that ended left in its rails is with nobody else yet, and what they have on its
+    // way is lost if the peer answers to a process that is gone.
     const auto left_deadline = base::Deadline::after(kLeftPatience);
-    const auto is_over = [this, &deadline, &left_deadline] {
-      return deadline.passed() && (left_deadline.passed() || team_.fabric->flushed());
+    const auto cut_off_deadline = base::Deadline::after(kCutOffPatience);
+    const auto is_over = [this, &deadline, &left_deadline, &cut_off_deadline] {
+      if (team_.fabric->is_cut_off() && !cut_off_deadline.passed()) return false;
+      if (team_.fabric->oldest_open_call() == UINT64_MAX) return true;
+      return deadline.passed() && (left_deadline.passed() || team_.fabric->delivered());
     };
-    std::uint64_t oldest = team_.fabric->oldest_open_call();
-    while (oldest != UINT64_MAX && !is_over() && !team_.segment->aborted() &&
-           !team_.fabric->failure().has_value()) {
+    while (!is_over() && !team_.segment->aborted() && !team_.fabric->failure().has_value()) {
       // A slow rail is no reason to leave: only one on which nothing moves.
       if (team_.fabric->progress()) {
         deadline = base::Deadline::after(patience);
@@ -278,7 +283,6 @@ void Engine::drain(std::chrono::milliseconds patience) noexcept {
         team_.fabric->flush_acknowledgements();
         team_.fabric->sleep(1);
       }
-      oldest = team_.fabric->oldest_open_call();
     }
     team_.fabric->flush_acknowledgements();
   } catch (const std::exception& error) {

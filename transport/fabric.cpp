@@ -283,6 +283,25 @@ bool Fabric::flushed(std::uint64_t call) const {
   return state_->has_held() || state_->rails_flushed();
 }
 
+bool Fabric::delivered() const {
+  if (!flushed() || state_->has_held()) return false;
+  return std::ranges::none_of(state_->connected_, [this](const Peer* peer) {
+    for (std::size_t i = 0; peer->head < peer->next && i < peer->links.size(); ++i) {
+      if (!peer->links[i].up) continue;
+      const std::int64_t bytes = state_->rails_[i].rail->undelivered_bytes(peer->rank);
+      if (bytes > 0 || (bytes < 0 && peer->links[i].in_flight > 0)) return true;
+    }
+    return false;
+  });
+}
+
+bool Fabric::is_cut_off() const {
+  return std::ranges::any_of(state_->connected_, [](const Peer* peer) {
+    return peer->was_connected && !peer->left &&
+           std::ranges::none_of(peer->links, [](const Link& link) { return link.up; });
+  });
+}
+
 bool Fabric::holds() const { return state_->holds(); }
 
 void Fabric::hand_over() { state_->hand_over(); }

@@ -133,6 +133,12 @@ class Fabric {
   /// All queued puts, or those of calls up to `call`, have left this process (not necessarily
   /// acknowledged).
   bool flushed(std::uint64_t call = UINT64_MAX) const;
+  /// All of that has reached the hosts of the peers, whatever their processes do: nothing that
+  /// happens to this process can lose it.
+  bool delivered() const;
+  /// A peer has no link to this rank any more, and has not left: it may wait for word of what it
+  /// sent last, over a link that comes up again.
+  bool is_cut_off() const;
   /// Some put lies in its rail so that it leaves together with later ones. It leaves with the next
   /// look at the rails, or hand_over(): whoever goes away for long sees to that. It counts as
   /// flushed(), but no more when it was handed over and its rail was not done with it, which is

@@ -124,6 +124,7 @@ void ControlPlaneState::make_neighbours(std::span<const ControlPeer> peers) {
     plan.probe = node < options_.node;  // the lower node connects
     Neighbour::Events events;
     events.up = [this](Neighbour& neighbour) {
+      linked_at_ns_ = base::now_ns();
       if (cause_) neighbour.send(control::encode(*cause_));
       if (said_goodbye_) neighbour.say_goodbye();
     };
@@ -179,10 +180,14 @@ int ControlPlaneState::timeout_ms() const {
 
 bool ControlPlaneState::finished() const {
   if (leaving_since_ns_ == 0) return false;
-  if (base::now_ns() - leaving_since_ns_ >= options_.goodbye_ms * kMs) return true;
+  const std::int64_t now_ns = base::now_ns();
+  if (now_ns - leaving_since_ns_ >= options_.unheard_ms * kMs) return true;
+  if (now_ns - std::max(leaving_since_ns_, linked_at_ns_) >= options_.goodbye_ms * kMs) {
+    return cause_ || std::ranges::none_of(
+                         neighbours_, [](const auto& neighbour) { return neighbour->may_come(); });
+  }
   // The peers close their end when they have read our goodbye.
-  return said_goodbye_ &&
-         std::all_of(neighbours_.begin(), neighbours_.end(), [](const auto& neighbour) {
+  return said_goodbye_ && std::ranges::all_of(neighbours_, [](const auto& neighbour) {
            return !neighbour->linked() && (neighbour->state() == Neighbour::State::Left ||
                                            neighbour->state() == Neighbour::State::Dead);
          });

@@ -34,7 +34,8 @@ struct ControlOptions {
   int compare_after_ms = 200;  // how long a rank waits in a call before calls are compared
   int connect_ms = 30'000;     // patience for links at start-up
   int reconnect_ms = 3'000;    // patience for a link that was lost
-  int goodbye_ms = 1'000;      // the destructor takes no longer
+  int goodbye_ms = 1'000;      // the destructor takes no longer,
+  int unheard_ms = 20'000;     // or so long if a neighbour that lives has no link to hear it by
 };
 
 /// The nodes that `node` has links to: those at distances of powers of two, so that a cause
@@ -70,7 +71,9 @@ class ControlPlane {
   ControlPlane(ControlListener listener, const ControlOptions& options,
                std::span<const ControlPeer> peers, std::span<const pid_t> local_pids,
                LocalNode& local);
-  /// Says goodbye once all local ranks did (or half of goodbye_ms is over), and ends the thread.
+  /// Says goodbye once all local ranks did (or half of goodbye_ms is over), and ends the thread. A
+  /// neighbour that is stopped and was never linked, or whose link was cut, would find nobody when
+  /// it goes on, and end the job.
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
   ControlPlane& operator=(const ControlPlane&) = delete;

@@ -67,6 +67,7 @@ class ControlPlaneState {
   std::vector<LocalProgress> progress_;
   std::optional<AbortCause> cause_;
   bool said_goodbye_ = false;
+  std::int64_t linked_at_ns_ = 0;  // the newest link
   std::int64_t next_heartbeat_ns_ = 0;
   std::int64_t leaving_since_ns_ = 0;  // 0: not leaving
   std::atomic<bool> leaving_{false};

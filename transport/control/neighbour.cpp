@@ -39,8 +39,7 @@ void Neighbour::tick(std::int64_t now_ns) {
     dialer_ = std::make_unique<Dialer>(
         loop_, plan_,
         Dialer::Events{
-            [this](base::UniqueFd fd) { on_reached(std::move(fd)); },
-            [this] { sign_of_life_ns_ = base::now_ns(); },
+            [this](base::UniqueFd fd) { on_reached(std::move(fd)); }, [this] { on_sign_of_life(); },
             [this](bool refused, const std::string& reason) { on_dial_failed(refused, reason); }});
     dialer_->tick(now_ns);
   }
@@ -49,13 +48,20 @@ void Neighbour::tick(std::int64_t now_ns) {
 void Neighbour::on_reached(base::UniqueFd fd) {
   if (!plan_.probe) return adopt(std::move(fd));
   dialer_.reset();
+  was_tried_ = true;
   // Somebody listens: the process lives, and will connect when it can. It may be stopped.
-  sign_of_life_ns_ = base::now_ns();
+  on_sign_of_life();
   next_dial_ns_ = sign_of_life_ns_ + kProbeEveryNs;
+}
+
+void Neighbour::on_sign_of_life() {
+  sign_of_life_ns_ = base::now_ns();
+  has_answered_ = true;
 }
 
 void Neighbour::on_dial_failed(bool refused, const std::string& reason) {
   dialer_.reset();
+  was_tried_ = true;
   const std::int64_t now_ns = base::now_ns();
   const std::int64_t patience_ns =
       state_ == State::Connecting ? times_.connect_ns : times_.reconnect_ns;

@@ -35,6 +35,11 @@ class Neighbour {
   State state() const noexcept { return state_; }
   bool linked() const noexcept { return link_ != nullptr; }
   bool dials() const noexcept { return !plan_.probe; }
+  /// There is no link, and nothing says that there will be none: its process lives, as far as is
+  /// known, and may be stopped.
+  bool may_come() const noexcept {
+    return state_ == State::Lost || (state_ == State::Connecting && (has_answered_ || !was_tried_));
+  }
 
   void tick(std::int64_t now_ns);
   /// Takes over a connection that the peer made; replaces a link whose loss was not noticed yet.
@@ -52,6 +57,7 @@ class Neighbour {
   void on_closed(const std::string& reason);
   void on_dial_failed(bool refused, const std::string& reason);
   void on_reached(base::UniqueFd fd);
+  void on_sign_of_life();
 
   EventLoop& loop_;
   const int node_;
@@ -62,6 +68,8 @@ class Neighbour {
   std::unique_ptr<Link> link_;
   std::unique_ptr<Dialer> dialer_;
   bool said_goodbye_ = false;
+  bool was_tried_ = false;     // to the end
+  bool has_answered_ = false;  // its kernel at least
   std::int64_t sign_of_life_ns_;
   std::int64_t next_dial_ns_;
   std::string lost_reason_ = "it never connected";

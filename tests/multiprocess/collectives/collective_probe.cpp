@@ -34,6 +34,7 @@ int run(const probe::Arguments& arguments) {
   if (mode == "loop") return probe::run_loop(arguments);
   if (mode == "die-in-call") return probe::run_die_in_call(arguments);
   if (mode == "leave") return probe::run_leave(arguments);
+  if (mode == "leave-root") return probe::run_leave_root(arguments);
   if (mode == "bad" || mode == "mismatch") return probe::run_bad_input(arguments);
   if (mode == "plans") return probe::run_plans(arguments);
   if (mode == "mixed-plans") return probe::run_mixed_plans(arguments);

@@ -270,6 +270,27 @@ int run_leave(const Arguments& arguments) {
   return 0;
 }
 
+/// Rank 0 broadcasts and leaves while rank `stop`, which stops itself before that, does not look.
+int run_leave_root(const Arguments& arguments) {
+  auto communicator = allrail::Communicator::world();
+  const int me = communicator.rank();
+  std::vector<unsigned char> block(static_cast<std::size_t>(arguments.number("bytes", 1024)));
+  const std::uint64_t calls = 6;
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    if (me == 0) fill_pattern(block, 0, call);
+    if (call == calls) {
+      communicator.barrier();
+      say(prefix(communicator) + " ready, pid " + std::to_string(::getpid()));
+      if (me == arguments.number("stop", 1)) ::raise(SIGSTOP);
+      if (me == 0) sleep_seconds(0.2);
+    }
+    communicator.broadcast(block, 0, options_of(arguments));
+    check_blocks(block, block.size(), 0, call);
+  }
+  say(prefix(communicator) + " ends");
+  return 0;
+}
+
 /// Some ranks have begun a call when one of them is killed in it, and the others come later. That
 /// one goes on with its plan until those have begun, so it has done all that needs no others: the
 /// list `early` (-1: nobody) says which step it dies at. With before=1 it does not begin. Those

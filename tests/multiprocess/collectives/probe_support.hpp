@@ -133,6 +133,7 @@ int run_split_fault(const Arguments& arguments);
 int run_huge(const Arguments& arguments);
 int run_loop(const Arguments& arguments);
 int run_leave(const Arguments& arguments);
+int run_leave_root(const Arguments& arguments);
 int run_die_in_call(const Arguments& arguments);
 int run_bad_input(const Arguments& arguments);
 int run_two_threads(const Arguments& arguments);

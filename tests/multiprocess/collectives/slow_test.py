@@ -96,5 +96,23 @@ def test_pauses_are_not_silent_rails():
             expect("is down" not in result.err, "says nothing of rails: " + what, result)
 
 
+def test_root_leaves_before_a_stopped_leaf_looks():
+    """What a root gave to its kernel is lost when it goes and the leaf's answers meet nobody.
+
+    The control plane, which the leaf has no link of yet, would take the root for lost meanwhile.
+    """
+    jobs = []
+    for size in (1000, 100_000, 300_000, 1_000_000, 4_000_000):
+        process = start_job(2, "2", "leave-root", "bytes=%d" % size)
+        jobs.append((size, time.monotonic(), process, wait_for_pids(process, 2)))
+    time.sleep(5)
+    for size, began, process, pids in jobs:
+        os.kill(pids[1], signal.SIGCONT)
+        result = end_job(process, began, 40)
+        what = "%d bytes" % size
+        expect(result.code == 0 and result.out.count(" ends") == 2, what, result)
+        expect("error" not in result.err, "says nothing of errors: " + what, result)
+
+
 if __name__ == "__main__":
     sys.exit(main(globals()))

@@ -140,6 +140,54 @@ TEST_F(ControlPlaneTest, leaving_waits_for_local_ranks_but_not_for_ever) {
   EXPECT_FALSE(node(0).aborted());
 }
 
+/// One node of two leaves while the other listens and does nothing, as one that is stopped.
+class ControlLeaveTest : public testing::TestWithParam<int> {
+ protected:
+  ControlLeaveTest() {
+    for (int number = 0; number < 2; ++number) {
+      nodes_.push_back(std::make_unique<FakeNode>(number, 2));
+      peers_.push_back(nodes_.back()->listen());
+    }
+  }
+  FakeNode& leaver() { return *nodes_[static_cast<std::size_t>(GetParam())]; }
+  std::unique_ptr<FakeNode>& other() { return nodes_[static_cast<std::size_t>(1 - GetParam())]; }
+  /// For how long, in ms.
+  std::int64_t leave() {
+    leaver().say_goodbye();
+    const std::int64_t started_ns = base::now_ns();
+    leaver().plane.reset();
+    return (base::now_ns() - started_ns) / 1'000'000;
+  }
+
+  std::vector<std::unique_ptr<FakeNode>> nodes_;
+  std::vector<ControlPeer> peers_;
+};
+
+TEST_P(ControlLeaveTest, waits_for_one_that_goes_on_later) {
+  leaver().start(peers_);
+  std::thread late([this] {
+    std::this_thread::sleep_for(2500ms);
+    other()->start(peers_);
+  });
+  EXPECT_GE(leave(), 2000);
+  late.join();
+  std::this_thread::sleep_for(500ms);
+  EXPECT_FALSE(other()->aborted()) << other()->cause();
+}
+
+TEST_P(ControlLeaveTest, does_not_wait_for_one_that_is_gone) {
+  other().reset();
+  leaver().start(peers_);
+  EXPECT_LT(leave(), 4000);
+}
+
+TEST_P(ControlLeaveTest, waits_not_for_ever) {
+  leaver().options.unheard_ms = 1500;
+  leaver().start(peers_);
+  EXPECT_GE(leave(), 1400);
+}
+INSTANTIATE_TEST_SUITE_P(Nodes, ControlLeaveTest, testing::Values(0, 1));
+
 TEST_F(ControlPlaneTest, the_death_of_a_local_process_is_named_everywhere) {
   const pid_t child = ::fork();
   if (child == 0) {
