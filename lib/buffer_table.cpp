@@ -47,7 +47,7 @@ void BufferTable::leave(std::uint64_t number) noexcept {
   found->second.has_ended = true;
   found->second.memory.leave();
   // Without a communicator nobody reads anything.
-  if (gate_ == nullptr || found->second.memory.left() >= node_ranks_) parts_.erase(found);
+  if (is_closed_ || found->second.memory.left() >= node_ranks_) parts_.erase(found);
 }
 
 void BufferTable::unmap_what_all_left() noexcept {
@@ -74,7 +74,8 @@ void BufferTable::unregister(Entry& entry) noexcept {
 void BufferTable::remove(const std::byte* data) noexcept {
   const auto found = entries_.find(data);
   if (found == entries_.end()) return;
-  if (gate_ != nullptr && !gate_->enter()) {
+  const std::shared_ptr<EntryGate> gate = gate_.lock();
+  if (gate && !gate->enter()) {
     // Rails are in use by the thread inside: the memory is kept until the communicator ends.
     base::log_error(
         "a Buffer is destroyed by one thread while another is in a call of Allrail; one thread at "
@@ -82,19 +83,18 @@ void BufferTable::remove(const std::byte* data) noexcept {
         found->second.mine.size());
     return;
   }
-  if (let_go_) let_go_(found->second);
+  if (gate && let_go_) let_go_(found->second);
   unregister(found->second);
   leave(found->second.number);
   unmap_what_all_left();
-  if (gate_ != nullptr) gate_->leave();
+  if (gate) gate->leave();
   entries_.erase(found);
 }
 
 void BufferTable::close() noexcept {
   for (auto& [begin, entry] : entries_) unregister(entry);
   fabric_ = nullptr;
-  gate_ = nullptr;
-  let_go_ = nullptr;
+  is_closed_ = true;
   std::erase_if(parts_, [](const auto& one) { return one.second.has_ended; });
 }
 

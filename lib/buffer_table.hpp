@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -30,12 +31,18 @@ class BufferTable final : public coll::MappedBuffers {
     std::uint64_t node_buffer = 0;  // its number among the NodeBuffers; 0: it is a Buffer
   };
 
-  /// Called before a Buffer is taken from the rails: nothing may use it afterwards.
+  /// Called before a Buffer is taken from the rails: nothing may use it afterwards. Also where its
+  /// communicator is gone and others of the job, which may use its memory, are not.
   using LetGo = std::function<void(const Entry&)>;
 
-  /// `fabric` may be null. All are borrowed until close(). `node_ranks` is the size of my node.
-  BufferTable(EntryGate& gate, transport::Fabric* fabric, LetGo let_go, int node_ranks = 1)
-      : gate_(&gate), fabric_(fabric), let_go_(std::move(let_go)), node_ranks_(node_ranks) {}
+  /// `fabric` may be null, and is borrowed until close(). `gate` ends with the job: so long a
+  /// Buffer is removed inside it, and `let_go` is called. `node_ranks` is the size of my node.
+  BufferTable(std::weak_ptr<EntryGate> gate, transport::Fabric* fabric, LetGo let_go,
+              int node_ranks = 1)
+      : gate_(std::move(gate)),
+        fabric_(fabric),
+        let_go_(std::move(let_go)),
+        node_ranks_(node_ranks) {}
 
   /// Takes a Buffer over; unregisters it in remove(). It stays mapped as long as other ranks of the
   /// node may send from their parts. One without a byte is for that only.
@@ -66,7 +73,8 @@ class BufferTable final : public coll::MappedBuffers {
   void leave(std::uint64_t number) noexcept;
   void unmap_what_all_left() noexcept;
 
-  EntryGate* gate_;
+  std::weak_ptr<EntryGate> gate_;
+  bool is_closed_ = false;
   transport::Fabric* fabric_;
   LetGo let_go_;
   int node_ranks_;

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "coll/engine_group.hpp"
 #include "launcher/bootstrap.hpp"
@@ -11,6 +13,8 @@
 #include "lib/helper_thread.hpp"
 
 namespace allrail {
+
+class World;
 
 struct Job {
   explicit Job(launcher::Bootstrap started) : bootstrap(std::move(started)) {}
@@ -35,6 +39,7 @@ struct Job {
   std::uint64_t lockable_bytes = UINT64_MAX;
   EntryGate gate;  // of whoever uses any of the communicators
   coll::EngineGroup engines;
+  std::vector<World*> worlds;  // the communicators, from join_job() on
   bool has_helper = false;
   HelperThread helper;
 };

@@ -85,7 +85,10 @@ class World::Splitting {
       child_->start_helper();
     });
     agree();
-    if (child_) child_->agree_on_reading(cards_);
+    if (child_) {
+      child_->join_job();
+      child_->agree_on_reading(cards_);
+    }
     return std::move(child_);
   }
 

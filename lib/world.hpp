@@ -139,6 +139,9 @@ class World final : public coll::TeamEvents {
   void find_outnumbered(const topology::Machine& cores, const std::vector<Card>& cards);
   void find_home(const topology::Machine& cores, const std::vector<Card>& cards);
   void start_engine(const std::vector<Card>& cards);
+  /// From here on the other communicators of this process go on while this one waits, and end with
+  /// it: so it has to be sure that every rank has one.
+  void join_job();
   void start_helper();
   void agree_on_reading(const std::vector<Card>& cards);
   void time_single_copy(coll::SingleCopyTrial& trial, const CallOptions& limit);
@@ -225,8 +228,9 @@ class World final : public coll::TeamEvents {
   base::Deadline deadline_of(const CallOptions& options) const {
     return deadline_of(options.timeout.count() > 0 ? options.timeout : options_.timeout);
   }
-  /// A Buffer ends: plans that run with it are ended as if they were destroyed.
-  void let_go(const BufferTable::Entry& entry) noexcept;
+  /// Memory of a Buffer, of whichever communicator, ends: plans that run with it are ended as if
+  /// they were destroyed.
+  void let_go(std::span<const std::byte> memory) noexcept;
   Choosers choosers(transport::Pace pace) const {
     return {options_, tuning_.rules, model_choice_.get(), pace};
   }

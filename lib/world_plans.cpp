@@ -162,11 +162,10 @@ void World::drop(UserPlan& plan) noexcept {
   job_->gate.leave();
 }
 
-void World::let_go(const BufferTable::Entry& entry) noexcept {
-  job_->engines.hand_over();
-  const auto is_inside = [&entry](const std::byte* data) {
+void World::let_go(std::span<const std::byte> memory) noexcept {
+  const auto is_inside = [memory](const std::byte* data) {
     const std::less<> before;
-    return !before(data, entry.mine.data()) && before(data, entry.mine.data() + entry.mine.size());
+    return !before(data, memory.data()) && before(data, memory.data() + memory.size());
   };
   for (const auto& plan : user_plans_) {
     if (!is_inside(plan->run.buffers.send) && !is_inside(plan->run.buffers.receive)) continue;

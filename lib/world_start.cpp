@@ -72,6 +72,7 @@ World::World(const Options& options)
   find_outnumbered(machine, cards);
   find_home(machine, cards);
   start_engine(cards);
+  join_job();
   {
     const EntryGuard guard(job_->gate);
     agree_on_reading(cards);
@@ -304,14 +305,23 @@ void World::start_engine(const std::vector<Card>& cards) {
                    cpuset_);
   }
   model_choice_ = ModelChoice::of(tuning_, options_, roster_, rail_count());
+  Job* const job = job_.get();  // outlives the gate, and the table does not call without that
   buffers_ = std::make_shared<BufferTable>(
-      job_->gate, fabric_.get(), [this](const BufferTable::Entry& entry) { let_go(entry); },
+      std::shared_ptr<EntryGate>(job_, &job_->gate), fabric_.get(),
+      [job](const BufferTable::Entry& entry) {
+        job->engines.hand_over();
+        for (World* const one : job->worlds) one->let_go(entry.mine);
+      },
       roster_.node_size(team_.node));
   team_.buffers = buffers_.get();
   engine_ = std::make_unique<coll::Engine>(team_, geometry_, identity_, memory_.user_bytes);
-  job_->engines.join(*engine_);
   if (control_listener_ && team_.local_rank == 0) start_control_plane(cards);
   control_listener_.reset();
+}
+
+void World::join_job() {
+  job_->engines.join(*engine_);
+  job_->worlds.push_back(this);
 }
 
 /// A job without rails has none: nobody but ranks of its node could wait for this one.
@@ -369,6 +379,7 @@ World::~World() {
   drop_all_plans();
   engine_->drain(std::chrono::seconds(1));
   job_->engines.leave(*engine_);
+  std::erase(job_->worlds, this);
   segment_.line(team_.local_rank).state.store(shm::RankState::Goodbye, std::memory_order_release);
   shm::notify(segment_);
   print_summary();

@@ -113,7 +113,7 @@ void check_plans(Communicator& communicator, std::size_t bytes) {
 
 /// Memory of a plan, each in a Buffer of its own that can end.
 struct Case {
-  std::optional<Communicator> communicator;
+  std::optional<Communicator> parent, communicator;
   bool odd;  // this rank does it differently
   std::size_t bytes;
   std::optional<Buffer<unsigned char>> send, receive;
@@ -122,6 +122,12 @@ struct Case {
     send = communicator->allocate<unsigned char>(bytes);
     receive = communicator->allocate<unsigned char>(bytes *
                                                     static_cast<std::size_t>(communicator->size()));
+  }
+  /// From here on calls are those of a communicator of all ranks that is split off. The Buffers are
+  /// the whole's.
+  void use_part() {
+    parent = std::move(communicator);
+    communicator = parent->split(0, parent->rank());
   }
   Plan plan() { return communicator->plan_allgather(*send, *receive); }
   void start(Plan& plan, std::uint64_t number) {
@@ -168,6 +174,31 @@ const Table& idle_cases() {
          plan.start();
          plan.wait();
        }},
+      {"of-another-communicator",
+       [](Case& c) {
+         c.use_part();
+         Plan plan = c.plan();
+         c.start(plan, 1);
+         plan.wait();
+         c.check(1);
+         if (c.odd) c.receive.reset();
+         c.communicator->barrier();
+         plan.start();
+         plan.wait();
+       }},
+      {"of-a-communicator-that-is-gone",
+       [](Case& c) {
+         c.use_part();
+         Plan plan = c.plan();
+         c.parent.reset();
+         c.start(plan, 1);
+         plan.wait();
+         c.check(1);
+         if (c.odd) c.send.reset();
+         c.communicator->barrier();
+         plan.start();
+         plan.wait();
+       }},
       {"another-buffer",
        [](Case& c) {
          Plan plan = c.plan();
@@ -199,6 +230,18 @@ const Table& running_cases() {
          Plan plan = c.plan();
          c.start(plan, 1);
          if (c.odd) c.receive.reset();  // the others start it soon, so it ends
+         c.expect_ended(plan);
+         if (!c.odd) c.check(1);
+         c.communicator->barrier();
+         plan.start();
+         plan.wait();
+       }},
+      {"of-another-while-it-runs",
+       [](Case& c) {
+         c.use_part();
+         Plan plan = c.plan();
+         c.start(plan, 1);
+         if (c.odd) c.receive.reset();
          c.expect_ended(plan);
          if (!c.odd) c.check(1);
          c.communicator->barrier();

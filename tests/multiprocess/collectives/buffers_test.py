@@ -125,8 +125,12 @@ def check_start_is_refused(case):
 
 
 def test_buffer_gone():
-    """A Buffer ends between two starts of a plan, or beside it, or after the communicator."""
-    for case in ("receive-while-idle", "send-while-idle"):
+    """A Buffer ends between two starts of a plan, or beside it, or after the communicator.
+
+    Also where the plan is that of another communicator than the Buffer, which may be gone.
+    """
+    for case in ("receive-while-idle", "send-while-idle", "of-another-communicator",
+                 "of-a-communicator-that-is-gone"):
         check_start_is_refused(case)
     for case in ("another-buffer", "after-the-communicator"):
         for ranks, nodes, size in ((2, None, 1000), (3, "3", 1000), (3, "3", 1_300_001)):
@@ -136,7 +140,7 @@ def test_buffer_gone():
 
 def test_buffer_gone_while_it_runs():
     """The plan ends well on all ranks, as if it had been waited for, and cannot start again."""
-    for case in ("receive-while-it-runs", "never-tested"):
+    for case in ("receive-while-it-runs", "of-another-while-it-runs", "never-tested"):
         check_start_is_refused(case)
 
 

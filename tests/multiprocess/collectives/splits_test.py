@@ -70,7 +70,7 @@ def test_split_lifetimes():
 
 def test_split_refused():
     """A rank that may not open another file: the same Error on all ranks, and the job goes on."""
-    for nodes, spares in (("4", (0, 1, 6)), ("2", (0, 1)), (None, (0, 1))):
+    for nodes, spares in (("4", (0, 1, 6, 13)), ("2", (0, 1, 12)), (None, (0, 1))):
         for spare in spares:
             result = job(4, nodes, "split-refused", "spare=%d" % spare, limit=60)
             found = reports(result, 4)

@@ -46,7 +46,7 @@ class BufferTableTest : public testing::Test {
 
   transport::FakeNetwork network_{1, 1, std::vector<transport::FakeRailOptions>(1)};
   std::unique_ptr<transport::Fabric> fabric_;
-  EntryGate gate_;
+  std::shared_ptr<EntryGate> gate_ = std::make_shared<EntryGate>();
   int let_go_ = 0;
   std::unique_ptr<BufferTable> table_;
 };
@@ -163,7 +163,7 @@ class SharedParts : public testing::Test {
 
   static constexpr std::uint64_t kPart = 8192;
   std::uint64_t number_ = 7;
-  EntryGate gate_;
+  std::shared_ptr<EntryGate> gate_ = std::make_shared<EntryGate>();
   BufferTable one_{gate_, nullptr, nullptr, 2};
   BufferTable other_{gate_, nullptr, nullptr, 2};
   std::byte* begin_of_one_ = nullptr;
@@ -215,10 +215,25 @@ TEST_F(BufferTableTest, TheMemoryOutlivesTheCommunicator) {
   table_->remove(begin);
 }
 
+/// Other communicators of the job may use it.
+TEST_F(BufferTableTest, TheEndOfMemoryIsToldAsLongAsTheJobLives) {
+  std::byte* const first = add();
+  std::byte* const second = add();
+  std::byte* const third = add();
+  table_->remove(first);
+  EXPECT_EQ(let_go_, 1);
+  table_->close();
+  table_->remove(second);
+  EXPECT_EQ(let_go_, 2);
+  gate_.reset();
+  table_->remove(third);
+  EXPECT_EQ(let_go_, 2);
+}
+
 TEST_F(BufferTableTest, AnotherThreadCannotEndOneWhileACallUsesTheRails) {
   std::byte* const begin = add();
   {
-    const EntryGuard call(gate_);
+    const EntryGuard call(*gate_);
     table_->remove(begin);
     EXPECT_NE(table_->find({begin, 1}), nullptr);
   }
