@@ -17,10 +17,8 @@ PeerWatch::PeerWatch(std::span<const pid_t> pids) : watched_(pids.size()) {
         static_cast<int>(::syscall(SYS_pidfd_open, static_cast<long>(pids[index]), 0L)));
     if (watched_[index].fd) continue;
     if (errno != ESRCH) {
-      base::fail(Code::ResourceLimit,
-                 "watching process {} of this node failed: {}; raise the limit on open files "
-                 "(ulimit -n)",
-                 pids[index], base::errno_text(errno));
+      base::fail(Code::ResourceLimit, "watching process {} of this node failed: {}", pids[index],
+                 base::refusal_text(errno));
     }
     watched_[index].gone = true;
   }

@@ -40,6 +40,17 @@ bool cannot_have_room(int fd, std::uint64_t wanted) noexcept {
              kind.name, wanted, free_bytes(fd), base::errno_text(error_number), kind.advice);
 }
 
+bool is_out_of_files(int error_number) noexcept {
+  return error_number == EMFILE || error_number == ENFILE;
+}
+
+/// What is wrong is not the folder then.
+[[noreturn]] void fail_without_file(const char* action, const SharedFileKind& kind,
+                                    int error_number) {
+  base::fail(Code::ResourceLimit, "{} the file of the {} failed: {}", action, kind.name,
+             base::refusal_text(error_number));
+}
+
 [[noreturn]] void fail_to_map(std::uint64_t bytes, const SharedFileKind& kind) {
   base::fail(Code::ResourceLimit,
              "mapping the {} bytes of the {} failed: {}; {} or raise the limit on address space "
@@ -53,10 +64,12 @@ base::UniqueFd make_shared_file(std::uint64_t bytes, const SharedFileKind& kind)
   // Without a name until it is complete: a rank that is killed before leaves nothing behind.
   base::UniqueFd file(::open(kSharedMemoryFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!file) {
+    const int error_number = errno;
+    if (is_out_of_files(error_number)) fail_without_file("creating", kind, error_number);
     base::fail(Code::ResourceLimit,
                "creating a file in {} failed: {}; it must be a tmpfs that "
                "this user may write to",
-               kSharedMemoryFolder, base::errno_text(errno));
+               kSharedMemoryFolder, base::errno_text(error_number));
   }
   // The mode must not depend on the umask: others check it.
   if (::fchmod(file.get(), 0600) != 0) {
@@ -114,9 +127,11 @@ base::UniqueFd open_shared_file(const std::string& name, std::uint64_t bytes,
                                 const SharedFileKind& kind) {
   base::UniqueFd file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
   if (!file) {
+    const int error_number = errno;
+    if (is_out_of_files(error_number)) fail_without_file("opening", kind, error_number);
     base::fail(Code::Bootstrap,
                "opening the {} {} failed: {}; ranks of one node must see the same /dev/shm",
-               kind.name, name, base::errno_text(errno));
+               kind.name, name, base::errno_text(error_number));
   }
   struct stat status {};
   base::check_minus_one(::fstat(file.get(), &status), "looking at a file in /dev/shm");

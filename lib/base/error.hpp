@@ -27,8 +27,12 @@ template <class... Args>
 /// The text of an errno value.
 std::string errno_text(int error_number);
 
+/// The same for what the system refused: of open files also how many there may be, and what to
+/// change.
+std::string refusal_text(int error_number);
+
 /// For calls that return -1 and set errno: passes any other value through, throws
-/// Error{ResourceLimit} "<action>: <errno text>" on -1.
+/// Error{ResourceLimit} "<action>: <refusal text>" on -1.
 int check_minus_one(int result, const char* action);
 
 /// For calls that return 0 or an errno value (pthread_*, posix_fallocate, most verbs calls).

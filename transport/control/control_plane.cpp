@@ -93,9 +93,9 @@ void ControlPlaneState::watch_processes(std::span<const pid_t> pids) {
       if (error_number == ESRCH && progress_[index].state == LocalProgress::State::Goodbye)
         continue;
       base::fail(error_number == ESRCH ? Code::PeerLost : Code::ResourceLimit,
-                 "watching process {} of this node failed: {}; see its own output, or raise the "
-                 "limit on open files (ulimit -n)",
-                 process.pid, base::errno_text(error_number));
+                 "watching process {} of this node failed: {}{}", process.pid,
+                 base::refusal_text(error_number),
+                 error_number == ESRCH ? "; see its own output" : "");
     }
     process.key = loop_.add(process.fd.get(), EPOLLIN,
                             [this, index](std::uint32_t) { on_process_ended(index); });

@@ -84,9 +84,9 @@ void Dialer::try_next() {
       return;
     }
     refused_ = refused_ || (error_number == ECONNREFUSED && tells_of_peer(to));
-    reason_ = to.text() + ": " + base::errno_text(error_number);
+    reason_ = to.text() + ": " + base::refusal_text(error_number);
     if (error_number == EMFILE || error_number == ENFILE) {
-      reason_ = "no socket could be made for " + reason_ + "; raise the limit of open files";
+      reason_ = "no socket could be made for " + reason_;
     }
   }
   // Copies, because the handler may destroy this dialer.

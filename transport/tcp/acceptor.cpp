@@ -120,8 +120,8 @@ void Acceptor::accept_waiting() {
       make_place();
       listen(false);
       if (!std::exchange(accept_failure_reported_, true)) {
-        base::log_warning("cannot accept a connection on {}: {}; raise the limit of open files",
-                          endpoint_.text(), base::errno_text(error_number));
+        base::log_warning("cannot accept a connection on {}: {}", endpoint_.text(),
+                          base::refusal_text(error_number));
       }
       return;
     }

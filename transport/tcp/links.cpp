@@ -123,7 +123,7 @@ void TcpRail::start_connecting(TcpLink& link, std::int64_t now_ns, RailEvents& e
   int error_number = 0;
   link.fd = start_connect(place_.address, link.remote, place_.device, error_number);
   if (!link.fd) {
-    connecting_failed(link, base::errno_text(error_number), events);
+    connecting_failed(link, base::refusal_text(error_number), events);
     return;
   }
   link.state = TcpLink::State::Connecting;

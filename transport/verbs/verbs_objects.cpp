@@ -37,7 +37,7 @@ void fail_call(int error_number, const std::string& rail, const char* action) {
                 limit_of_locked_memory())
           : "";
   base::fail(Code::ResourceLimit, "rail {}: cannot {}: {}{}", rail, action,
-             base::errno_text(error_number), advice);
+             base::refusal_text(error_number), advice);
 }
 
 void check_minus_one(int result, const std::string& rail, const char* action) {
