@@ -21,10 +21,16 @@ enum class Operation : std::uint32_t {
   Alltoall = 10,
   Alltoallv = 11,
   Split = 12,
-  Counts = 13,         // of an alltoallv, which are exchanged before it where they are new
-  PlannedBarrier = 14  // spreads nothing: other calls may begin between its start and its end
+  Counts = 13,          // of an alltoallv, which are exchanged before it where they are new
+  PlannedBarrier = 14,  // spreads nothing: other calls may begin between its start and its end
+  StartUp = 15          // whether ranks read each other's memory, and from which blocks on
 };
 const char* operation_name(Operation operation) noexcept;
+/// Allgathers that Allrail makes for itself.
+constexpr bool is_own(Operation operation) noexcept {
+  return operation == Operation::Allocate || operation == Operation::Split ||
+         operation == Operation::Counts || operation == Operation::StartUp;
+}
 constexpr bool is_barrier(Operation operation) noexcept {
   return operation == Operation::Barrier || operation == Operation::PlannedBarrier;
 }

@@ -13,6 +13,11 @@ std::string name_of(int rank) {
   return rank < 0 ? std::string("the end of its own sends") : fmt::format("rank {}", rank);
 }
 
+/// The setting that says for how long such a call may take.
+const char* limit_of(Operation operation) {
+  return operation == Operation::StartUp ? "ALLRAIL_BOOTSTRAP_TIMEOUT" : "ALLRAIL_TIMEOUT";
+}
+
 }  // namespace
 
 /// Two ranks of a node that wait for each other in different communicators wait for ever: neither
@@ -58,9 +63,10 @@ void Engine::check_deadlines() {
                       operation, name_of(awaited)));
     }
     die(Code::Timeout, awaited,
-        fmt::format("{} did not end within its timeout; waiting for {}; raise ALLRAIL_TIMEOUT or "
-                    "find out why it is late",
-                    operation, name_of(awaited)));
+        fmt::format(
+            "{} did not end within its timeout; waiting for {}; raise {} or find out why it "
+            "is late",
+            operation, name_of(awaited), limit_of(call->plan->description().operation)));
   }
 }
 

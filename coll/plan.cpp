@@ -25,6 +25,8 @@ const char* operation_name(Operation operation) noexcept {
       return "split";
     case Operation::Counts:
       return "the exchange of an alltoallv's counts";
+    case Operation::StartUp:
+      return "start-up";
     case Operation::Gather:
       return "gather";
     case Operation::Gatherv:

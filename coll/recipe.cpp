@@ -266,6 +266,7 @@ std::unique_ptr<const Recipe> make_recipe(const PlanRequest& request, const Rost
     case Operation::Allocate:
     case Operation::Split:
     case Operation::Counts:
+    case Operation::StartUp:
       break;
   }
   return make_allgather_recipe(request, algorithm_named(request, allgather::algorithms()), roster,
@@ -331,6 +332,7 @@ const char* collective_name(Operation operation) noexcept {
     case Operation::Allocate:
     case Operation::Split:
     case Operation::Counts:
+    case Operation::StartUp:
       break;
   }
   return "allgather";

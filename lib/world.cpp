@@ -86,8 +86,7 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
     const auto selection = select_for_barrier(roster_, rail_count());
     request.algorithm = selection.algorithm;
     request.ports = selection.ports;
-  } else if (operation == coll::Operation::Allocate || operation == coll::Operation::Split ||
-             operation == coll::Operation::Counts) {
+  } else if (coll::is_own(operation)) {
     // An allgather of next to nothing, whatever the settings ask of allgathers of the user.
     request.algorithm = select_for_allocation(roster_, rail_count()).algorithm;
   } else {

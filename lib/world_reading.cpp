@@ -39,7 +39,8 @@ void World::agree_on_reading(const std::vector<Card>& cards) {
   const std::uint64_t value = base::random_number();
   const Sample mine{reinterpret_cast<std::uintptr_t>(&value), value};
   std::vector<Sample> samples(cards.size());
-  exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(samples)), limit);
+  exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(samples)), limit,
+           coll::Operation::StartUp);
 
   std::vector<pid_t> pids;
   pids.reserve(cards.size());
@@ -61,7 +62,8 @@ void World::agree_on_reading(const std::vector<Card>& cards) {
     if (finding.error_number == 0 && got != samples[rank].value) finding.error_number = ESRCH;
   }
   std::vector<Finding> found(cards.size());
-  exchange(std::as_bytes(std::span(&finding, 1)), std::as_writable_bytes(std::span(found)), limit);
+  exchange(std::as_bytes(std::span(&finding, 1)), std::as_writable_bytes(std::span(found)), limit,
+           coll::Operation::StartUp);
   shares_cores_ =
       std::ranges::any_of(found, [](const Finding& one) { return one.is_outnumbered != 0; });
   if (shares_cores_ && options_.single_copy != "on") {
@@ -100,7 +102,7 @@ void World::time_single_copy(coll::SingleCopyTrial& trial, const CallOptions& li
   std::vector<std::byte> all(trial.bytes * static_cast<std::uint64_t>(roster_.ranks()));
   static const std::string no_name;
   PlanKey key;
-  key.operation = coll::Operation::Allocate;
+  key.operation = coll::Operation::StartUp;
   key.bytes = trial.bytes;
   key.algorithm = &no_name;
   const auto plan_from = [&](std::uint64_t threshold_bytes) {
@@ -136,7 +138,8 @@ std::uint64_t World::find_single_copy_threshold(const CallOptions& limit) {
   }
   const auto ranks = static_cast<std::size_t>(roster_.ranks());
   std::vector<coll::SingleCopyTrial> found(ranks * trials.size());
-  exchange(std::as_bytes(std::span(trials)), std::as_writable_bytes(std::span(found)), limit);
+  exchange(std::as_bytes(std::span(trials)), std::as_writable_bytes(std::span(found)), limit,
+           coll::Operation::StartUp);
   for (std::size_t i = 0; i < found.size(); ++i) {
     coll::SingleCopyTrial& slowest = trials[i % trials.size()];
     slowest.read_ns = std::max(slowest.read_ns, found[i].read_ns);
