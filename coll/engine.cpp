@@ -115,12 +115,14 @@ void Engine::start(CallRun& call) {
   (front_ == nullptr ? front_ : back_->next) = &call;
   back_ = &call;
   if (to_begin_ == nullptr) to_begin_ = &call;
-  if (continues_stream(*call.plan)) {
-    hand_over_others();
-  } else {
-    hand_over_all();
-  }
-  guarded([this] { advance(); });
+  guarded([this, &call] {
+    if (continues_stream(*call.plan)) {
+      hand_over_others();
+    } else {
+      hand_over_all();
+    }
+    advance();
+  });
   if (holds()) note_held();
 }
 

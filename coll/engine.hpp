@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "coll/call_run.hpp"
 #include "coll/done_counts.hpp"
@@ -27,6 +28,7 @@
 #include "coll/team.hpp"
 #include "include/allrail/error.hpp"
 #include "lib/base/clock.hpp"
+#include "lib/base/error.hpp"
 
 namespace allrail::coll {
 
@@ -94,7 +96,9 @@ class Engine {
   transport::Pace agreed_pace() const noexcept { return agreed_pace_; }
 
   /// Tells all ranks that this communicator is dead, and throws the first cause.
-  [[noreturn]] void die(Code code, int peer, const std::string& text);
+  [[noreturn]] void die(Code code, int peer, std::string_view text);
+  /// The same where none is left for what a call with buffers of so many bytes needs.
+  [[noreturn]] void die_without_memory(Operation operation, std::uint64_t bytes);
   /// Whether a call of this rank, or the helper, ended with the death of the communicator.
   bool dead() const noexcept { return dead_; }
 
@@ -192,6 +196,8 @@ class Engine {
   bool keeps_errors_ = false;     // nobody has what is thrown now: the next call tells it
   bool shares_given_up_ = false;  // a call that was given up went into a NodeBuffer
   shm::AbortRecord first_cause_;
+  // What is thrown where there is no memory for the first cause: made while there was some.
+  Error last_word_{Code::ResourceLimit, base::kNoMemory};
   std::uint64_t barriers_ = 0;  // through the queue, as all between nodes are
   int talking_local_rank_ = 0;  // in those
   PaceAgreement pace_;          // of the rank that talks for its node in barriers
@@ -209,7 +215,10 @@ void Engine::guarded(const Work& work) {
     if (dead_) throw;
     die(error.code(), error.peer(), error.what());
   } catch (const std::bad_alloc&) {
-    die(Code::ResourceLimit, -1, "no memory is left for what a call needs");
+    if (front_ == nullptr) die(Code::ResourceLimit, -1, base::kNoMemory);
+    const Buffers& buffers = front_->buffers;
+    die_without_memory(front_->plan->description().operation,
+                       buffers.send_bytes + buffers.receive_bytes);
   }
 }
 

@@ -1,6 +1,8 @@
 // How the communicator ends: what this rank finds is told to all, and thrown.
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <new>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -98,20 +100,38 @@ void Engine::report_failed_read(const FailedRead& failed) {
   }
 }
 
-void Engine::die(Code code, int peer, const std::string& text) {
+/// Takes no memory to tell the others: that may be what is missing.
+void Engine::die(Code code, int peer, std::string_view text) {
+  std::array<char, shm::kMaxAbortText> told;
+  const auto end = fmt::format_to_n(told.data(), told.size(), "rank {}: {}", team_.rank, text);
   team_.segment->set_abort(static_cast<int>(code), peer,
-                           fmt::format("rank {}: {}", team_.rank, text));
+                           {told.data(), std::min(end.size, told.size())});
   if (team_.events != nullptr) team_.events->abort_set();
   throw_abort_record();
 }
 
+void Engine::die_without_memory(Operation operation, std::uint64_t bytes) {
+  std::array<char, shm::kMaxAbortText> text;
+  const char* const name = operation_name(operation);
+  const auto end =
+      bytes == 0 ? fmt::format_to_n(text.data(), text.size(), "{}: {}", name, base::kNoMemory)
+                 : fmt::format_to_n(text.data(), text.size(), "{} with buffers of {} bytes: {}",
+                                    name, bytes, base::kNoMemory);
+  die(Code::ResourceLimit, -1, {text.data(), std::min(end.size, text.size())});
+}
+
 void Engine::throw_abort_record() {
-  first_cause_ = team_.segment->abort_record();
-  dead_ = told_ = true;
+  dead_ = true;
   give_up_calls();
-  if (team_.group != nullptr) team_.group->end_others(*this, first_cause_);
-  if (!keeps_errors_ && std::exchange(shares_given_up_, false)) await_node();
-  throw Error(static_cast<Code>(first_cause_.code), first_cause_.text, first_cause_.peer);
+  try {
+    first_cause_ = team_.segment->abort_record();
+    told_ = true;
+    if (team_.group != nullptr) team_.group->end_others(*this, first_cause_);
+    if (!keeps_errors_ && std::exchange(shares_given_up_, false)) await_node();
+    throw Error(static_cast<Code>(first_cause_.code), first_cause_.text, first_cause_.peer);
+  } catch (const std::bad_alloc&) {
+    throw Error(last_word_);
+  }
 }
 
 void Engine::give_up_calls() {
@@ -178,7 +198,11 @@ void Engine::end_with(const Team& other, const shm::AbortRecord& cause) {
 
 void Engine::throw_end() {
   if (dead_ && told_) {
-    throw Error(Code::Aborted, "this communicator died earlier: " + first_cause_.text);
+    try {
+      throw Error(Code::Aborted, "this communicator died earlier: " + first_cause_.text);
+    } catch (const std::bad_alloc&) {
+      throw Error(last_word_);
+    }
   }
   // Another rank may have ended it since the last call; nothing may be sent into what is dead.
   throw_abort_record();

@@ -48,8 +48,10 @@ bool Engine::uses_rails() const {
 bool Engine::test(CallRun& call) {
   if (call.state == CallRun::State::Ended) return true;
   if (dead_) throw_if_dead();
-  hand_over_all();
-  guarded([this, &call] { step(&call); });
+  guarded([this, &call] {
+    hand_over_all();
+    step(&call);
+  });
   if (holds()) note_held();
   if (call.state == CallRun::State::Ended) return true;
   if (team_.group != nullptr) team_.group->advance_others(*this);
@@ -94,8 +96,10 @@ bool Engine::go_on() {
 void Engine::wait(CallRun& call) {
   if (call.state == CallRun::State::Ended) return;
   if (dead_) throw_if_dead();
-  hand_over_all();
-  guarded([this, &call] { wait_for(call); });
+  guarded([this, &call] {
+    hand_over_all();
+    wait_for(call);
+  });
   if (holds()) note_held();
 }
 

@@ -150,7 +150,7 @@ class World::Allocation {
       world_.engine_->throw_if_dead();
       fail(error.what());
     } catch (const std::bad_alloc&) {
-      fail("no memory is left");
+      fail(fmt::format("the memory of a Buffer of {} bytes: {}", mine_.bytes, base::kNoMemory));
     }
   }
 
@@ -234,19 +234,19 @@ class World::Allocation {
 };
 
 BufferMemory World::allocate(std::size_t count, std::size_t element_bytes, MemoryOwner owner) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  job_->engines.hand_over();
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
     bytes = std::numeric_limits<std::uint64_t>::max();
   }
-  BufferTable::Entry entry = Allocation(*this, bytes, owner).make();
-  std::byte* const data = entry.mine.data();
-  const bool is_empty = entry.mine.empty();
-  if (!entry.memory.bytes().empty()) buffers_->add(std::move(entry));
-  if (is_empty) return {};
-  return BufferMemory(buffers_, data);
+  return enter(coll::Operation::Allocate, bytes, [&]() -> BufferMemory {
+    job_->engines.hand_over();
+    BufferTable::Entry entry = Allocation(*this, bytes, owner).make();
+    std::byte* const data = entry.mine.data();
+    const bool is_empty = entry.mine.empty();
+    if (!entry.memory.bytes().empty()) buffers_->add(std::move(entry));
+    if (is_empty) return {};
+    return BufferMemory(buffers_, data);
+  });
 }
 
 void World::exchange(std::span<const std::byte> send, std::span<std::byte> receive,

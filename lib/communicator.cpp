@@ -1,3 +1,5 @@
+#include <new>
+
 #include <allrail/communicator.hpp>
 
 #include "lib/base/error.hpp"
@@ -14,7 +16,11 @@ namespace {
 }  // namespace
 
 Communicator Communicator::world(const Options& options) {
-  return Communicator(std::make_unique<World>(options));
+  try {
+    return Communicator(std::make_unique<World>(options));
+  } catch (const std::bad_alloc&) {
+    base::fail(Code::ResourceLimit, "start-up: {}", base::kNoMemory);
+  }
 }
 
 Communicator::Communicator(std::unique_ptr<World> world) : world_(std::move(world)) {}

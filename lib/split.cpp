@@ -102,7 +102,7 @@ class World::Splitting {
       fail(error.code(), error.what(),
            error.peer() < 0 ? Verdict::State::Failed : Verdict::State::FailedByAnother);
     } catch (const std::bad_alloc&) {
-      fail(Code::ResourceLimit, "no memory is left", Verdict::State::Failed);
+      fail(Code::ResourceLimit, base::kNoMemory, Verdict::State::Failed);
     }
   }
 
@@ -195,10 +195,10 @@ class World::Splitting {
 };
 
 std::unique_ptr<World> World::split(int color, int key) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  job_->engines.hand_over();
-  return Splitting(*this, color, key).make();
+  return enter(coll::Operation::Split, 0, [&] {
+    job_->engines.hand_over();
+    return Splitting(*this, color, key).make();
+  });
 }
 
 }  // namespace allrail

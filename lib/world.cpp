@@ -64,14 +64,6 @@ coll::PlanRequest World::request_of(const PlanKey& key) const {
   return request;
 }
 
-coll::PlanRequest World::request_or_die(const PlanKey& key) {
-  try {
-    return request_of(key);
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
-  }
-}
-
 coll::Selection World::choose(const coll::PlanRequest& request, const CallOptions& options,
                               transport::Pace pace) const {
   return select_for(request.operation, roster_, rail_count(), choosers(pace),
@@ -111,17 +103,12 @@ std::unique_ptr<coll::CallPlan> World::make_plan(coll::PlanRequest request,
 const coll::CallPlan& World::plan_for(const PlanKey& key, const CallOptions& options) {
   PlanCache& plans = this->plans();
   if (const coll::CallPlan* known = plans.find(key)) return *known;
-  std::unique_ptr<coll::CallPlan> plan = make_connected_plan(key, options);
-  try {
-    return plans.keep(key, std::move(plan));
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
-  }
+  return plans.keep(key, make_connected_plan(key, options));
 }
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(const PlanKey& key,
                                                            const CallOptions& options) {
-  return make_connected_plan(request_or_die(key), options, pace());
+  return make_connected_plan(request_of(key), options, pace());
 }
 
 std::unique_ptr<coll::CallPlan> World::make_connected_plan(coll::PlanRequest request,
@@ -139,14 +126,8 @@ std::unique_ptr<coll::CallPlan> World::make_connected_plan(coll::PlanRequest req
   } catch (const Error& error) {
     if (error.code() == Code::InvalidArgument) reject(error.what());
     engine_->die(error.code(), error.peer(), error.what());
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
   }
   return plan;
-}
-
-void World::die_without_memory() {
-  engine_->die(Code::ResourceLimit, -1, "no memory is left for what a call needs");
 }
 
 void World::reject(const std::string& text) {
@@ -205,14 +186,14 @@ coll::Buffers World::buffers_of(std::span<const std::byte> send, std::span<std::
 }
 
 void World::barrier(std::chrono::milliseconds timeout) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  if (!barrier_plan_) {
-    PlanKey key;
-    key.operation = coll::Operation::Barrier;
-    barrier_plan_ = make_connected_plan(key, {});
-  }
-  engine_->run(*barrier_plan_, {}, deadline_of(timeout.count() > 0 ? timeout : options_.timeout));
+  enter(coll::Operation::Barrier, 0, [&] {
+    if (!barrier_plan_) {
+      PlanKey key;
+      key.operation = coll::Operation::Barrier;
+      barrier_plan_ = make_connected_plan(key, {});
+    }
+    engine_->run(*barrier_plan_, {}, deadline_of(timeout.count() > 0 ? timeout : options_.timeout));
+  });
 }
 
 void World::check_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -308,21 +289,21 @@ PlanKey World::allgatherv_key(std::span<const std::byte> send, std::span<std::by
 
 void World::allgather(std::span<const std::byte> send, std::span<std::byte> receive,
                       const CallOptions& options) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  if (says_nothing(options)) {
-    const LastAllgather& last = last_allgather_;
-    if (!last.is(send, receive, buffers_->version())) remember_allgather(send, receive, options);
-    const coll::CallPlan* plan =
-        plans().find_plain_allgather(send.size(), last.memory, last.send_is_mapped);
-    if (plan == nullptr) {
-      plan =
-          &plan_for(allgather_key(send.size(), last.memory, last.send_is_mapped, options), options);
+  enter(coll::Operation::Allgather, send.size() + receive.size(), [&] {
+    if (says_nothing(options)) {
+      const LastAllgather& last = last_allgather_;
+      if (!last.is(send, receive, buffers_->version())) remember_allgather(send, receive, options);
+      const coll::CallPlan* plan =
+          plans().find_plain_allgather(send.size(), last.memory, last.send_is_mapped);
+      if (plan == nullptr) {
+        plan = &plan_for(allgather_key(send.size(), last.memory, last.send_is_mapped, options),
+                         options);
+      }
+      return engine_->run(*plan, last.buffers, deadline_of(options_.timeout));
     }
-    return engine_->run(*plan, last.buffers, deadline_of(options_.timeout));
-  }
-  const PlanKey key = allgather_key(send, receive, options);
-  run(plan_for(key, options), buffers_of(send, receive, key), options);
+    const PlanKey key = allgather_key(send, receive, options);
+    run(plan_for(key, options), buffers_of(send, receive, key), options);
+  });
 }
 
 void World::remember_allgather(std::span<const std::byte> send, std::span<std::byte> receive,
@@ -340,15 +321,21 @@ void World::allgatherv(std::span<const std::byte> send, std::span<std::byte> rec
                        std::span<const std::size_t> counts,
                        std::span<const std::size_t> displacements, std::size_t element_bytes,
                        const CallOptions& options) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
-  run(plan_for(key, options), buffers_of(send, receive, key), options);
+  enter(coll::Operation::Allgatherv, send.size() + receive.size(), [&] {
+    const PlanKey key =
+        allgatherv_key(send, receive, counts, displacements, element_bytes, options);
+    run(plan_for(key, options), buffers_of(send, receive, key), options);
+  });
 }
 
+/// Nobody waits for what is only looked up.
 std::vector<RailStatistics> World::rail_statistics() {
   const EntryGuard guard(job_->gate);
-  return read_counters();
+  try {
+    return read_counters();
+  } catch (const std::bad_alloc&) {
+    base::fail(Code::ResourceLimit, "rail statistics: {}", base::kNoMemory);
+  }
 }
 
 std::vector<RailStatistics> World::read_counters() const {

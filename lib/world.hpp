@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -109,6 +110,7 @@ class World final : public coll::TeamEvents {
   void make_rails();
   void make_control_listener(const RailChoices& choices);
   void prepare_or_tell(Card& mine, bool needs_rails);
+  void cannot_start(Card& mine, Code code, const char* text);
   std::unique_ptr<transport::Rail> make_tcp_rail(const RailChoice& choice, int index,
                                                  const RailChoices& choices);
   std::unique_ptr<transport::Rail> make_verbs_rail(const RailChoice& choice, int index,
@@ -144,6 +146,7 @@ class World final : public coll::TeamEvents {
   void join_job();
   void start_helper();
   void agree_on_reading(const std::vector<Card>& cards);
+  void find_out_reading(const std::vector<Card>& cards);
   void time_single_copy(coll::SingleCopyTrial& trial, const CallOptions& limit);
   std::uint64_t find_single_copy_threshold(const CallOptions& limit);
   void start_control_plane(const std::vector<Card>& cards);
@@ -195,7 +198,6 @@ class World final : public coll::TeamEvents {
   coll::PlanRequest exchange_counts(const PairBlocks& blocks, base::Deadline deadline);
   /// The counts of a pair are the same at both ends.
   void check_pair(int from, int to, std::uint64_t sent_bytes, std::uint64_t awaited_bytes);
-  void expect_counts(std::span<const std::uint64_t> counts);
   bool go_by_expected_counts(const CollectiveCall& call, const PairBlocks& blocks,
                              const CallOptions& options, base::Deadline deadline);
   void check_envelopes(const PairBlocks& blocks);
@@ -228,6 +230,32 @@ class World final : public coll::TeamEvents {
   base::Deadline deadline_of(const CallOptions& options) const {
     return deadline_of(options.timeout.count() > 0 ? options.timeout : options_.timeout);
   }
+  /// Where memory is missing for what a call needs here, with buffers of so many bytes, the others
+  /// are told, so that they do not wait for this rank. The one place for it: whatever is made on
+  /// the way to the engine is made in here.
+  template <class Work>
+  decltype(auto) or_die(coll::Operation operation, std::uint64_t bytes, const Work& work) {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      engine_->die_without_memory(operation, bytes);
+    }
+  }
+  /// The same of a call whose buffers the plan has.
+  template <class Work>
+  void or_die(const UserPlan& plan, const Work& work) {
+    const coll::Buffers& buffers = plan.run.buffers;
+    or_die(plan.plan->description().operation, buffers.send_bytes + buffers.receive_bytes, work);
+  }
+  /// What the user calls: inside the gate of a communicator that lives.
+  template <class Work>
+  decltype(auto) enter(coll::Operation operation, std::uint64_t bytes, const Work& work) {
+    const EntryGuard guard(job_->gate);
+    return or_die(operation, bytes, [this, &work]() -> decltype(auto) {
+      engine_->throw_if_dead();
+      return work();
+    });
+  }
   /// Memory of a Buffer, of whichever communicator, ends: plans that run with it are ended as if
   /// they were destroyed.
   void let_go(std::span<const std::byte> memory) noexcept;
@@ -243,10 +271,7 @@ class World final : public coll::TeamEvents {
   std::unique_ptr<coll::CallPlan> make_connected_plan(coll::PlanRequest request,
                                                       const CallOptions& options,
                                                       transport::Pace pace);
-  /// The others are told, so that they do not wait for this rank.
-  [[noreturn]] void die_without_memory();
   coll::PlanRequest request_of(const PlanKey& key) const;
-  coll::PlanRequest request_or_die(const PlanKey& key);
   coll::Selection choose(const coll::PlanRequest& request, const CallOptions& options,
                          transport::Pace pace) const;
   std::unique_ptr<coll::CallPlan> make_plan(coll::PlanRequest request, const CallOptions& options,
@@ -271,6 +296,7 @@ class World final : public coll::TeamEvents {
                                            const coll::Buffers& buffers,
                                            const CallOptions& options);
   static void check_started(const UserPlan& plan);
+  [[noreturn]] void reject_start(const UserPlan& plan);
   void follow_pace(UserPlan& plan);
   void drop_all_plans() noexcept;
   void print_summary();

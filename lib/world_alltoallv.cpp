@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 #include <optional>
 
 #include "lib/base/copy.hpp"
@@ -19,7 +18,7 @@ void World::alltoallv(const CollectiveCall& call, const CallOptions& options) {
   const PairBlocks blocks = pair_blocks(call);
   if (expected_counts_.is_sure() && go_by_expected_counts(call, blocks, options, deadline)) return;
   coll::PlanRequest request = exchange_counts(blocks, deadline);
-  expect_counts(request.matrix);
+  expected_counts_.learn(request.matrix, static_cast<std::size_t>(roster_.ranks()));
   // Counts differ from call to call as a rule, so the plan is not kept.
   const auto plan = make_connected_plan(std::move(request), options, transport::Pace::Unknown);
   engine_->run(*plan, plain_buffers(call), deadline);
@@ -68,11 +67,7 @@ coll::PlanRequest World::exchange_counts(const PairBlocks& blocks, base::Deadlin
   std::vector<std::uint64_t> row;
   row.reserve(blocks.sent.size());
   for (const coll::PlacedBlock& block : blocks.sent) row.push_back(block.bytes);
-  try {
-    request.matrix.resize(ranks * ranks);
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
-  }
+  request.matrix.resize(ranks * ranks);
   exchange(std::as_bytes(std::span(row)), std::as_writable_bytes(std::span(request.matrix)),
            deadline, coll::Operation::Counts);
   const auto own = static_cast<std::size_t>(team_.rank);
@@ -95,14 +90,6 @@ void World::check_pair(int from, int to, std::uint64_t sent_bytes, std::uint64_t
                            from, sent_bytes, to, awaited_bytes));
 }
 
-void World::expect_counts(std::span<const std::uint64_t> counts) {
-  try {
-    expected_counts_.learn(counts, static_cast<std::size_t>(roster_.ranks()));
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
-  }
-}
-
 /// Collective. False if some block of some rank did not fit: all ranks know then, and what has to
 /// be sent is where it was.
 bool World::go_by_expected_counts(const CollectiveCall& call, const PairBlocks& blocks,
@@ -111,11 +98,7 @@ bool World::go_by_expected_counts(const CollectiveCall& call, const PairBlocks& 
     expected_counts_.has_no_room();
     return false;
   }
-  try {
-    envelopes_.begin(call.send, blocks.sent, call.receive, blocks.awaited);
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
-  }
+  envelopes_.begin(call.send, blocks.sent, call.receive, blocks.awaited);
   engine_->run(*envelopes_plan_.plan, {.envelopes = &envelopes_}, deadline);
 
   const std::optional<coll::Envelopes::Sums> sums = envelopes_.sums();
@@ -187,8 +170,6 @@ bool World::prepare_envelopes(const CallOptions& options) {
     if (kept.plan == nullptr && error.code() == Code::ResourceLimit) return false;
     if (error.code() == Code::InvalidArgument) reject(error.what());
     engine_->die(error.code(), error.peer(), error.what());
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
   }
   return true;
 }

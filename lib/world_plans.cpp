@@ -1,7 +1,6 @@
 // Plans of the public API: made, started, tested, dropped.
 #include <cstring>
 #include <functional>
-#include <new>
 #include <utility>
 
 #include "lib/base/error.hpp"
@@ -19,10 +18,10 @@ constexpr std::chrono::milliseconds kPatience{1000};
 std::shared_ptr<UserPlan> World::plan_allgather(std::span<const std::byte> send,
                                                 std::span<std::byte> receive,
                                                 const CallOptions& options) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  const PlanKey key = allgather_key(send, receive, options);
-  return make_user_plan(key, buffers_of(send, receive, key), options);
+  return enter(coll::Operation::Allgather, send.size() + receive.size(), [&] {
+    const PlanKey key = allgather_key(send, receive, options);
+    return make_user_plan(key, buffers_of(send, receive, key), options);
+  });
 }
 
 std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send,
@@ -31,25 +30,26 @@ std::shared_ptr<UserPlan> World::plan_allgatherv(std::span<const std::byte> send
                                                  std::span<const std::size_t> displacements,
                                                  std::size_t element_bytes,
                                                  const CallOptions& options) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  const PlanKey key = allgatherv_key(send, receive, counts, displacements, element_bytes, options);
-  return make_user_plan(key, buffers_of(send, receive, key), options);
+  return enter(coll::Operation::Allgatherv, send.size() + receive.size(), [&] {
+    const PlanKey key =
+        allgatherv_key(send, receive, counts, displacements, element_bytes, options);
+    return make_user_plan(key, buffers_of(send, receive, key), options);
+  });
 }
 
 std::shared_ptr<UserPlan> World::plan_barrier(const CallOptions& options) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  PlanKey key;
-  key.operation = coll::Operation::PlannedBarrier;
-  return make_user_plan(make_connected_plan(key, options), {}, options);
+  return enter(coll::Operation::PlannedBarrier, 0, [&] {
+    PlanKey key;
+    key.operation = coll::Operation::PlannedBarrier;
+    return make_user_plan(make_connected_plan(key, options), {}, options);
+  });
 }
 
 /// Ranks may make a plan at different times, and start it when others make the same call without
 /// one: so what is known of the rails counts when it is started.
 std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::Buffers& buffers,
                                                 const CallOptions& options) {
-  const coll::PlanRequest request = request_or_die(key);
+  const coll::PlanRequest request = request_of(key);
   using transport::Pace;
   auto plan =
       make_user_plan(make_connected_plan(request, options, Pace::Unknown), buffers, options);
@@ -62,16 +62,12 @@ std::shared_ptr<UserPlan> World::make_user_plan(const PlanKey& key, const coll::
     if (is_same && !(may_be_copied && pace == Pace::Slow)) continue;
     // Its peers are met when it is started for the first time, if ever.
     auto& other = plan->at_pace[static_cast<std::size_t>(pace)];
-    try {
-      other = make_plan(request, options, pace);
-      if (other->hash() == plan->plan->hash()) {
-        other.reset();
-        continue;
-      }
-      other->keep_all_slices();
-    } catch (const std::bad_alloc&) {
-      die_without_memory();
+    other = make_plan(request, options, pace);
+    if (other->hash() == plan->plan->hash()) {
+      other.reset();
+      continue;
     }
+    other->keep_all_slices();
   }
   return plan;
 }
@@ -82,11 +78,7 @@ std::shared_ptr<UserPlan> World::make_user_plan(std::unique_ptr<coll::CallPlan> 
   auto plan = std::make_shared<UserPlan>();
   plan->world = this;
   plan->plan = std::move(call_plan);
-  try {
-    plan->plan->keep_all_slices();
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
-  }
+  plan->plan->keep_all_slices();
   plan->timeout = options.timeout.count() > 0 ? options.timeout : options_.timeout;
   plan->run.plan = plan->plan.get();
   plan->run.buffers = buffers;
@@ -98,12 +90,7 @@ std::shared_ptr<UserPlan> World::make_user_plan(std::unique_ptr<coll::CallPlan> 
 void World::start(UserPlan& plan) {
   const EntryGuard guard(job_->gate);
   engine_->throw_if_dead();
-  if (plan.buffer_is_gone) {
-    reject("a plan was started whose Buffer was destroyed: a Buffer must outlive its plans");
-  }
-  if (plan.running) {
-    reject("a plan was started that runs: test() must be true, or wait() return, before");
-  }
+  if (plan.buffer_is_gone || plan.running) or_die(plan, [&] { reject_start(plan); });
   if (!plan.sent_copy.empty()) {
     std::memcpy(plan.sent_copy.data(), plan.run.buffers.receive, plan.sent_copy.size());
   }
@@ -113,15 +100,23 @@ void World::start(UserPlan& plan) {
   engine_->start(plan.run);
 }
 
+void World::reject_start(const UserPlan& plan) {
+  reject(plan.buffer_is_gone
+             ? "a plan was started whose Buffer was destroyed: a Buffer must outlive its plans"
+             : "a plan was started that runs: test() must be true, or wait() return, before");
+}
+
 void World::follow_pace(UserPlan& plan) {
   const auto& other = plan.at_pace[static_cast<std::size_t>(pace())];
   const coll::CallPlan* const chosen = (other != nullptr ? other : plan.plan).get();
   if (std::exchange(plan.run.plan, chosen) == chosen) return;
-  try {
-    engine_->connect(*chosen);
-  } catch (const Error& error) {
-    engine_->die(error.code(), error.peer(), error.what());
-  }
+  or_die(plan, [this, chosen] {
+    try {
+      engine_->connect(*chosen);
+    } catch (const Error& error) {
+      engine_->die(error.code(), error.peer(), error.what());
+    }
+  });
 }
 
 bool World::test(UserPlan& plan) {

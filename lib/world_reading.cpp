@@ -30,6 +30,10 @@ constexpr int kCallsToTouchSlots = coll::SlotGeometry{}.small_slots / coll::kSlo
 /// each rank may have been started differently. All ranks decide alike.
 void World::agree_on_reading(const std::vector<Card>& cards) {
   if (roster_.nodes() > 1 || roster_.ranks() == 1) return;
+  or_die(coll::Operation::StartUp, 0, [this, &cards] { find_out_reading(cards); });
+}
+
+void World::find_out_reading(const std::vector<Card>& cards) {
   CallOptions limit;
   limit.timeout = options_.bootstrap_timeout;
   struct Sample {

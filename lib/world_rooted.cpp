@@ -1,7 +1,6 @@
 // Gather, scatter, broadcast and alltoall: what a call says is found to be right here, and becomes
 // a key that finds its plan.
 #include <algorithm>
-#include <new>
 
 #include "lib/base/error.hpp"
 #include "lib/overlap.hpp"
@@ -210,38 +209,30 @@ bool World::must_copy(const coll::CallPlan& plan, const coll::Buffers& buffers) 
 std::vector<std::byte> World::copy_if_needed(const coll::CallPlan& plan, coll::Buffers& buffers) {
   std::vector<std::byte> copy;
   if (!must_copy(plan, buffers)) return copy;
-  try {
-    copy.assign(buffers.send, buffers.send + buffers.send_bytes);
-  } catch (const std::bad_alloc&) {
-    die_without_memory();
-  }
+  copy.assign(buffers.send, buffers.send + buffers.send_bytes);
   buffers.send = copy.data();
   return copy;
 }
 
 void World::call(const CollectiveCall& call, const CallOptions& options) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  if (call.kind == CollectiveCall::Kind::Alltoallv) {
-    return alltoallv(call, options);
-  }
-  Ready found = ready(call, options);
-  const coll::CallPlan& plan = plan_for(found.key, options);
-  const std::vector<std::byte> copy = copy_if_needed(plan, found.buffers);
-  run(plan, found.buffers, options);
+  enter(operation_of(call.kind), call.send.size() + call.receive.size(), [&] {
+    if (call.kind == CollectiveCall::Kind::Alltoallv) return alltoallv(call, options);
+    Ready found = ready(call, options);
+    const coll::CallPlan& plan = plan_for(found.key, options);
+    const std::vector<std::byte> copy = copy_if_needed(plan, found.buffers);
+    run(plan, found.buffers, options);
+  });
 }
 
 std::shared_ptr<UserPlan> World::plan(const CollectiveCall& call, const CallOptions& options) {
-  const EntryGuard guard(job_->gate);
-  engine_->throw_if_dead();
-  if (call.kind == CollectiveCall::Kind::Alltoallv) {
-    return plan_alltoallv(call, options);
-  }
-  const Ready found = ready(call, options);
-  auto plan = make_user_plan(found.key, found.buffers, options);
-  // Each start fills it anew.
-  plan->sent_copy = copy_if_needed(*plan->plan, plan->run.buffers);
-  return plan;
+  return enter(operation_of(call.kind), call.send.size() + call.receive.size(), [&] {
+    if (call.kind == CollectiveCall::Kind::Alltoallv) return plan_alltoallv(call, options);
+    const Ready found = ready(call, options);
+    auto plan = make_user_plan(found.key, found.buffers, options);
+    // Each start fills it anew.
+    plan->sent_copy = copy_if_needed(*plan->plan, plan->run.buffers);
+    return plan;
+  });
 }
 
 }  // namespace allrail

@@ -86,12 +86,18 @@ void World::prepare_or_tell(Card& mine, bool needs_rails) {
     if (is_first_) read_tuning();
     if (needs_rails) make_rails();
   } catch (const Error& error) {
-    mine.failure = error.what();
-    mine.failure_code = error.code();
-    rails_made_.clear();
-    rail_ends_.clear();
-    rail_devices_.clear();
+    cannot_start(mine, error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    cannot_start(mine, Code::ResourceLimit, base::kNoMemory);
   }
+}
+
+void World::cannot_start(Card& mine, Code code, const char* text) {
+  mine.failure = text;
+  mine.failure_code = code;
+  rails_made_.clear();
+  rail_ends_.clear();
+  rail_devices_.clear();
 }
 
 void World::read_tuning() {

@@ -31,6 +31,11 @@ std::string errno_text(int error_number);
 /// change.
 std::string refusal_text(int error_number);
 
+/// What std::bad_alloc is told as, and what to change.
+inline constexpr const char* kNoMemory =
+    "no memory is left; raise what this rank may have (ulimit -v, or the limit of its container), "
+    "or run fewer ranks on its host";
+
 /// For calls that return -1 and set errno: passes any other value through, throws
 /// Error{ResourceLimit} "<action>: <refusal text>" on -1.
 int check_minus_one(int result, const char* action);
