@@ -117,20 +117,25 @@ class World::Allocation {
                                              total_, ranks.size() - local);
       // As much as that is nowhere; the sum of all parts may not overflow.
       constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() / 2;
-      if (bytes > kMost / shm::kMaxNodeRanks) too_large_ = true;
+      if (bytes > kMost / shm::kMaxNodeRanks && too_large_rank_ < 0) {
+        too_large_rank_ = ranks[local];
+      }
       if (static_cast<int>(local) == world_.team_.local_rank) {
         offset_ = total_;
         part_bytes_ = bytes;
       }
-      if (!too_large_) total_ += whole_pages(bytes);
+      if (too_large_rank_ < 0) total_ += whole_pages(bytes);
     }
     if (ranks.size() > 1) {
       name_ = shm::NodeSegment::make_name(wanted[static_cast<std::size_t>(ranks[0])].random);
     }
-    if (too_large_) {
+    if (too_large_rank_ >= 0) {
       total_ = 0;
-      fail(fmt::format("the memory of a Buffer needs more bytes than there can be ({})",
-                       mine_.bytes));
+      fail(
+          fmt::format("the {} of rank {} needs more bytes than there can be ({}); ask for less "
+                      "there",
+                      is_node_shared() ? "NodeBuffer" : "Buffer", too_large_rank_,
+                      wanted[static_cast<std::size_t>(too_large_rank_)].bytes));
     }
   }
 
@@ -199,7 +204,10 @@ class World::Allocation {
     if (found[rank].outcome != Outcome::Failed) return found;
     unregister();
     entry_ = {};
-    if (!failure_.empty()) throw Error(Code::ResourceLimit, failure_, world_.team_.rank);
+    if (!failure_.empty()) {
+      const int to_blame = too_large_rank_ < 0 ? world_.team_.rank : too_large_rank_;
+      throw Error(Code::ResourceLimit, failure_, to_blame);
+    }
     base::fail_with_peer(Code::ResourceLimit, static_cast<int>(rank),
                          "rank {} did not get the memory of a Buffer of {} bytes, so no rank keeps "
                          "its own; see what rank {} says of it",
@@ -229,7 +237,7 @@ class World::Allocation {
   std::uint64_t total_ = 0;   // of all ranks of this node
   std::uint64_t offset_ = 0;  // of my part
   std::uint64_t part_bytes_ = 0;
-  bool too_large_ = false;
+  int too_large_rank_ = -1;  // the first of this node that wants more than there can be
   BufferTable::Entry entry_;
 };
 
