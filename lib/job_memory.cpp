@@ -24,6 +24,17 @@ constexpr std::uint64_t kShareForBuffers = 8;
 constexpr std::uint64_t kShareForSplits = 16;
 constexpr int kLockCapability = 14;  // CAP_IPC_LOCK
 
+/// Such a number is not the limit that the user knows, and raising that by what is missing is not
+/// enough. A new communicator takes a half of what those before it left (Job::take_lockable()).
+std::string share_text(bool is_share) {
+  if (!is_share) return {};
+  return fmt::format(
+      " here, its share of the limit: all that is split off has a {}th of it, and each takes a "
+      "half "
+      "of what is left",
+      kShareForSplits);
+}
+
 /// The smallest share that any host can give to each of its nodes.
 std::uint64_t shared_memory_limit(std::span<const Card> cards, const coll::Roster& roster) {
   std::map<std::string, std::set<int>> nodes_on;
@@ -74,8 +85,9 @@ bool may_lock_anything() {
 }  // namespace
 
 JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
-                        std::uint64_t wanted_bytes) {
+                        std::uint64_t wanted_bytes, bool is_share) {
   JobMemory memory;
+  memory.is_share = is_share;
   memory.node_bytes = std::min(wanted_bytes, shared_memory_limit(cards, roster));
   const std::size_t rank = tightest(cards);
   const Card& card = cards[rank];
@@ -86,10 +98,11 @@ JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
   if (for_segment < kLeastNodeMemoryBytes) {
     base::fail_with_peer(
         Code::ResourceLimit, static_cast<int>(rank),
-        "rank {} may lock {} bytes of memory, and its {} RDMA rails need at least {}; raise the "
+        "rank {} may lock {} bytes of memory{}, and its {} RDMA rails need at least {}; raise the "
         "limit of locked memory there (ulimit -l, or LimitMEMLOCK of the service that starts "
-        "ranks), use fewer rails (ALLRAIL_RAILS), or ALLRAIL_RAILS=tcp",
-        rank, card.lockable_bytes, rails, kShareForSegment * kLeastNodeMemoryBytes * rails);
+        "ranks), use fewer rails (ALLRAIL_RAILS), {}or ALLRAIL_RAILS=tcp",
+        rank, card.lockable_bytes, share_text(is_share), rails,
+        kShareForSegment * kLeastNodeMemoryBytes * rails, is_share ? "split less often, " : "");
   }
   memory.segment_is_cut = for_segment < memory.node_bytes;
   memory.node_bytes = std::min(memory.node_bytes, for_segment);
@@ -135,9 +148,9 @@ void check_shared_memory(std::span<const Card> cards, const coll::Roster& roster
 std::string segment_warning(const JobMemory& memory, std::uint64_t wanted_bytes) {
   const auto rails = static_cast<std::uint64_t>(memory.rails);
   return fmt::format(
-      "rank {} may lock {} of memory (ulimit -l), so every node has {} of memory for calls instead "
-      "of {}; allow {} for the {} rails there",
-      memory.limiting_rank, base::format_bytes(memory.lockable_bytes),
+      "rank {} may lock {} of memory{} (ulimit -l), so every node has {} of memory for calls "
+      "instead of {}; allow {} for the {} rails there",
+      memory.limiting_rank, base::format_bytes(memory.lockable_bytes), share_text(memory.is_share),
       base::format_bytes(memory.node_bytes), base::format_bytes(wanted_bytes),
       base::format_bytes(kShareForSegment * wanted_bytes * rails), rails);
 }
@@ -145,11 +158,12 @@ std::string segment_warning(const JobMemory& memory, std::uint64_t wanted_bytes)
 std::string user_warning(const JobMemory& memory, std::uint64_t wanted_bytes) {
   const auto rails = static_cast<std::uint64_t>(memory.rails);
   return fmt::format(
-      "a call wants to register {} of user memory on each rail, rank {} may lock {} in all "
+      "a call wants to register {} of user memory on each rail, rank {} may lock {} in all{} "
       "(ulimit -l): calls that register more than {} are copied through the memory of the node; "
       "allow {} for such calls",
       base::format_bytes(wanted_bytes), memory.limiting_rank,
-      base::format_bytes(memory.lockable_bytes), base::format_bytes(memory.user_bytes),
+      base::format_bytes(memory.lockable_bytes), share_text(memory.is_share),
+      base::format_bytes(memory.user_bytes),
       base::format_bytes(kShareForUser * wanted_bytes * rails));
 }
 
@@ -157,12 +171,11 @@ std::string buffer_warning(const JobMemory& memory, int rank, std::uint64_t want
   const auto rails = static_cast<std::uint64_t>(std::max(memory.rails, 1));
   return fmt::format(
       "rank {} wants to keep {} of Buffers and NodeBuffers registered on each rail and may lock {} "
-      "in "
-      "all (ulimit -l): the new ones are treated as ordinary memory on all ranks, so that calls "
-      "into "
-      "them are copied through the memory of the node; allow {} for them",
+      "in all{} (ulimit -l): the new ones are treated as ordinary memory on all ranks, so that "
+      "calls into them are copied through the memory of the node; allow {} for them",
       rank, base::format_bytes(wanted_bytes),
       memory.lockable_bytes == UINT64_MAX ? "less" : base::format_bytes(memory.lockable_bytes),
+      share_text(memory.is_share && memory.lockable_bytes != UINT64_MAX),
       base::format_bytes(kShareForBuffers * wanted_bytes * rails));
 }
 

@@ -22,15 +22,17 @@ struct JobMemory {
   int limiting_rank = -1;
   bool segment_is_cut = false;
   std::uint64_t lockable_bytes = UINT64_MAX;
+  bool is_share = false;  // of that limit, which a communicator that was split off has of it
   int rails = 0;
 };
 
 /// Of the memory that a rank may lock, its rails share a half for the node segment, which each of
 /// them registers, a quarter for the memory that calls register and an eighth for Buffers; the rest
-/// is for their links, and for the communicators that are split off.
+/// is for their links, and for the communicators that are split off. `is_share`: what the cards
+/// have is the share of one of these.
 /// @throws Error{ResourceLimit} naming the rank whose limit does not allow the smallest segment.
 JobMemory settle_memory(std::span<const Card> cards, const coll::Roster& roster,
-                        std::uint64_t wanted_bytes);
+                        std::uint64_t wanted_bytes, bool is_share = false);
 
 /// Whether what is free in /dev/shm is enough for the segments of each host, `segment_bytes[n]` for
 /// a node of n ranks. The same verdict on all ranks, so that all can say what to change and not

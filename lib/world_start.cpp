@@ -211,7 +211,7 @@ void World::adopt_nodes(const std::vector<Card>& cards, const schedule::NodeMap&
   team_.roster = &roster_;
   team_.local_puts_by_rail = options_.local_puts == "rail" && ranks_ > 1;
 
-  memory_ = settle_memory(cards, roster_, node_memory_bytes);
+  memory_ = settle_memory(cards, roster_, node_memory_bytes, !is_first_);
   if (team_.rank == 0 && memory_.segment_is_cut) {
     base::log_warning("{}", segment_warning(memory_, node_memory_bytes));
   }

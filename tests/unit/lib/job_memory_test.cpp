@@ -103,6 +103,38 @@ TEST(JobMemory, ALimitBelowTheSmallestSegmentIsAnErrorThatNamesIt) {
   }
 }
 
+/// What the check says of a limit that is too small.
+std::string said_of_too_little(const TwoHosts& job, bool is_share) {
+  try {
+    settle_memory(job.cards, job.roster, 64 * kMebi, is_share);
+    return "no error";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Its number is none that the user has set.
+TEST(JobMemory, AShareOfTheLimitIsToldAsOne) {
+  TwoHosts job;
+  job.cards[3].lockable_bytes = 64ULL * 1024;
+  const std::string too_little = said_of_too_little(job, true);
+  for (const char* part : {"65536 bytes of memory here, its share of the limit", "a 16th",
+                           "a half of what is left", "ulimit -l", "split less often"}) {
+    EXPECT_NE(too_little.find(part), std::string::npos) << part << " in: " << too_little;
+  }
+  EXPECT_EQ(said_of_too_little(job, false).find("share"), std::string::npos);
+
+  job.cards[3].lockable_bytes = 8 * kMebi;
+  for (const bool is_share : {true, false}) {
+    const JobMemory memory = settle_memory(job.cards, job.roster, 64 * kMebi, is_share);
+    for (const std::string& text :
+         {segment_warning(memory, 64 * kMebi), user_warning(memory, 10 * kMebi),
+          buffer_warning(memory, 3, 10 * kMebi)}) {
+      EXPECT_EQ(text.find("its share of the limit") != std::string::npos, is_share) << text;
+    }
+  }
+}
+
 /// What the check says; empty: there is room.
 std::string verdict_on(const TwoHosts& job, std::uint64_t segment_bytes, int& peer) {
   try {
