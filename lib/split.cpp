@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -22,8 +23,15 @@ struct Verdict {
   enum class State : std::uint32_t { Well, Failed, FailedByAnother };
   State state = State::Well;
   std::int32_t code = 0;
-  std::array<char, 248> text{};  // ends with a zero
 };
+
+/// Told only where some rank failed, so that no split that goes well carries it. As long as any
+/// other text that a rank hears of another.
+using Reason = std::array<char, shm::kMaxAbortText>;  // zeros behind it
+
+std::string_view text_of(const Reason& reason) {
+  return {reason.data(), ::strnlen(reason.data(), reason.size())};
+}
 
 /// A call of a small part of a node needs less memory than one of all of it: together the
 /// communicators of a split take about as much as their parent has.
@@ -109,7 +117,7 @@ class World::Splitting {
   void fail(Code code, std::string_view text, Verdict::State state) {
     verdict_.state = state;
     verdict_.code = static_cast<std::int32_t>(code);
-    std::memcpy(verdict_.text.data(), text.data(), std::min(text.size(), verdict_.text.size() - 1));
+    std::memcpy(reason_.data(), text.data(), std::min(text.size(), reason_.size()));
   }
 
   template <class Word>
@@ -177,10 +185,11 @@ class World::Splitting {
     }
     if (failed == verdicts.end()) return;
     child_.reset();
+    const std::vector<Reason> reasons = exchange(reason_);
     const auto rank = static_cast<int>(failed - verdicts.begin());
     base::fail_with_peer(static_cast<Code>(failed->code), rank,
                          "split: rank {} cannot start its new communicator, so nobody gets one: {}",
-                         rank, failed->text.data());
+                         rank, text_of(reasons[static_cast<std::size_t>(rank)]));
   }
 
   World& parent_;
@@ -192,6 +201,7 @@ class World::Splitting {
   std::vector<Card> cards_;  // of the group
   std::unique_ptr<World> child_;
   Verdict verdict_;
+  Reason reason_{};
 };
 
 std::unique_ptr<World> World::split(int color, int key) {
