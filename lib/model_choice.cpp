@@ -83,11 +83,13 @@ std::optional<coll::Selection> ModelChoice::evaluate(const Key& key) const {
   call.leaders = leaders;
   call.broadcast_segment_bytes = segment_bytes_;
   call.node_of = roster_.map().node_of;
+  const auto& switches = roster_.switches();
+  const bool knows_leaves = switches != nullptr && switches->leaves() > 1;
   for (const std::string_view algorithm : coll::algorithm_names(operation)) {
-    // Without leaf switches in the model, or with blocks of one size, these are other algorithms
-    // by another name.
+    // Without leaf switches in the model or in the job, or with blocks of one size, these are other
+    // algorithms by another name.
     const bool needs_leaves = algorithm.starts_with("topology");
-    if (needs_leaves && model_.leaf_size.empty()) continue;
+    if (needs_leaves && (model_.leaf_size.empty() || !knows_leaves)) continue;
     if (algorithm != coll::allgather::kRingChain) call.algorithms.emplace_back(algorithm);
   }
   std::vector<Candidate> candidates;

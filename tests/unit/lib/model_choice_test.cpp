@@ -151,6 +151,26 @@ TEST(ModelChoice, TakesTheFastestByTheModel) {
   EXPECT_GT(chosen.size(), 4U) << "the model tells systems apart";
 }
 
+// Where the job does not know its switches, an algorithm over them is another one.
+TEST(ModelChoice, TakesSwitchesOfWhichTheJobKnows) {
+  const auto file = file_of(R"({"latency_us": 1.84, "message_us": 0.2, "rail_MBps": [1500],
+                                "leaf_size": [8], "hop_us": 0.2, "oversubscription": 8})");
+  for (const bool knows : {false, true}) {
+    auto roster = blocks(64, 1);
+    if (knows) {
+      auto switches = std::make_shared<schedule::Switches>();
+      for (int node = 0; node < 64; ++node) switches->leaf_of.push_back(node / 8);
+      roster.hang_on(std::move(switches));
+    }
+    const auto choice = ModelChoice::of(file, Options{}, roster, kRails);
+    for (const auto operation : {coll::Operation::Gather, coll::Operation::Scatter}) {
+      const auto found = choice->choose(operation, 64, 0, 1);
+      ASSERT_TRUE(found.has_value());
+      EXPECT_EQ(found->algorithm.starts_with("topology"), knows) << found->algorithm;
+    }
+  }
+}
+
 TEST(ModelChoice, IsAskedWithTheNumbersOfTheJob) {
   const auto file = file_of(R"({"message_us": 5, "rail_MBps": [500]})");
   const auto roster = blocks(5, 1);
