@@ -264,13 +264,37 @@ class Report(unittest.TestCase):
         lines = report.setting_table(Samples(samples), SHAPED_X1, "streaming")
         self.assertEqual(lines[-1], "| 1 MiB | 25166 | 26000 (26000 - 26000); 26000 | 97 % |")
 
+    @staticmethod
+    def render(file, **how):
+        command = [sys.executable, str(ROOT / "perf/compare"), "--render", str(file), "--no-plots"]
+        return subprocess.run(command, timeout=30, text=True, **how)
+
+    def test_render_leaves_another_run_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            old, other = (pathlib.Path(folder, name) for name in ("old.json", "compare.json"))
+            old.write_text(json.dumps(document(sample("allrail", [1]) + sample("mpich", [3]))))
+            other.write_text("hours of work")
+            done = self.render(old, check=False, stderr=subprocess.PIPE)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("choose another --output", done.stderr)
+            self.assertEqual(other.read_text(), "hours of work")
+
+    def test_render_of_what_is_no_comparison(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "compare.json")
+            for text in ("[]", "{}", "nothing"):
+                file.write_text(text)
+                done = self.render(file, check=False, stderr=subprocess.PIPE)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertNotIn("Traceback", done.stderr)
+                self.assertEqual(file.read_text(), text)
+
     def test_render_writes_all_of_it_again(self):
         samples = sample("allrail", [1]) + sample("mpich", [3])
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "old.json")
             file.write_text(json.dumps(document(samples)))
-            command = [sys.executable, str(ROOT / "perf/compare"), "--render", str(file)]
-            subprocess.run([*command, "--no-plots"], check=True, timeout=30)
+            self.render(file, check=True)
             self.assertIn("3.00 at 8 B", pathlib.Path(folder, "compare.md").read_text())
             written = json.loads(pathlib.Path(folder, "compare.json").read_text())
         self.assertEqual(written["results"], samples)
