@@ -1,6 +1,7 @@
 #include "lib/simulation.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -24,14 +25,14 @@ constexpr schedule::SimulationLimits kQuick{
 
 /// From MB/s.
 double s_per_byte(double rate, const char* name) {
-  if (!(rate > 0)) {
+  if (!(rate > 0) || !std::isfinite(rate)) {
     base::fail(Code::InvalidArgument, "{} of the cost model is {}: a rate is above 0", name, rate);
   }
   return 1 / (rate * kMega);
 }
 
 double seconds(double time_us, const char* name) {
-  if (!(time_us >= 0)) {
+  if (!(time_us >= 0) || !std::isfinite(time_us)) {
     base::fail(Code::InvalidArgument, "{} of the cost model is {}: a time is not below 0", name,
                time_us);
   }
@@ -45,15 +46,19 @@ schedule::LeafSwitches switches_of(const CostModel& given) {
   switches.oversubscription = given.oversubscription;
   switches.uplink_bytes_per_s = given.uplink_MBps * kMega;
   switches.background = given.background;
-  const bool has_bad_leaf = std::ranges::any_of(given.leaf_size, [](int size) { return size < 1; });
-  if (has_bad_leaf || !(given.oversubscription > 0) || !(given.uplink_MBps >= 0) ||
-      !(given.background >= 0 && given.background < 1)) {
-    base::fail(Code::InvalidArgument,
-               "a leaf switch of the cost model has at least one node, an oversubscription above 0 "
-               "(not {}), an uplink_MBps that is not negative and background traffic from 0 to "
-               "below 1 (not {})",
-               given.oversubscription, given.background);
+  const auto refuse = [](bool is_good, const char* name, double value, const char* text) {
+    if (is_good) return;
+    base::fail(Code::InvalidArgument, "{} of the cost model is {}: {}", name, value, text);
+  };
+  for (const int size : given.leaf_size) {
+    refuse(size >= 1, "leaf_size", size, "a leaf switch has at least one node");
   }
+  refuse(given.oversubscription > 0 && std::isfinite(given.oversubscription), "oversubscription",
+         given.oversubscription, "it is above 0");
+  refuse(given.uplink_MBps >= 0 && std::isfinite(given.uplink_MBps), "uplink_MBps",
+         given.uplink_MBps, "it is a rate, or 0");
+  refuse(given.background >= 0 && given.background < 1, "background", given.background,
+         "it is a share from 0 to below 1");
   return switches;
 }
 
@@ -83,12 +88,14 @@ schedule::Model model_of(const CostModel& given) {
     base::fail(Code::InvalidArgument,
                "a cost model has a rate for at least one rail, and local_puts is copy or rail");
   }
-  if (given.domains < 1 || given.rail_domain < 0 || given.rail_domain >= given.domains ||
-      !(given.far_share > 0)) {
+  if (given.domains < 1 || given.rail_domain < 0 || given.rail_domain >= given.domains) {
     base::fail(Code::InvalidArgument,
-               "a node of the cost model has domains, of which rail_domain {} is one of {}, and a "
-               "far_share above 0",
+               "a node of the cost model has domains, of which rail_domain {} is one of {}",
                given.rail_domain, given.domains);
+  }
+  if (!(given.far_share > 0)) {
+    base::fail(Code::InvalidArgument, "far_share of the cost model is {}: it is above 0",
+               given.far_share);
   }
   return model;
 }

@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <iostream>
+#include <new>
 #include <vector>
 
 #include <allrail/allrail.hpp>
 #include <fmt/core.h>
 
+#include "lib/base/error.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/bench_collective.hpp"
 #include "perf/bench_fit.hpp"
 #include "perf/bench_options.hpp"
 #include "perf/bench_put.hpp"
 #include "perf/bench_tune.hpp"
+#include "perf/first_rank.hpp"
 #include "perf/report.hpp"
 
 namespace allrail::perf {
@@ -24,6 +27,27 @@ void list_algorithms() {
       fmt::print("{:<10} {:<24} {:<6} {}\n", collective, algorithm.name,
                  algorithm.over_nodes ? "nodes" : "ranks", algorithm.description);
     }
+  }
+}
+
+/// What only a job shows to be wrong. On all ranks alike.
+void check_numbers(const BenchOptions& options, const Context& context) {
+  const std::vector<double>& rates = options.rail_rates_mbit;
+  if (context.nodes > 1 && !rates.empty() &&
+      rates.size() != static_cast<std::size_t>(context.rails)) {
+    base::fail(
+        Code::InvalidArgument,
+        "--rail-rates has {} rates, and a node of this job has {} rails: the limit would not "
+        "be that of the job; give one for each rail",
+        rates.size(), context.rails);
+  }
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
+  const std::uint64_t most = kMostBytes / static_cast<std::uint64_t>(context.ranks);
+  for (const std::uint64_t bytes : options.sizes) {
+    if (bytes <= most) continue;
+    base::fail(Code::InvalidArgument,
+               "--sizes: {} bytes for each of {} ranks are more than any machine addresses", bytes,
+               context.ranks);
   }
 }
 
@@ -48,6 +72,9 @@ int run(const BenchOptions& options, const std::string& command) {
   context.segment_bytes = job.segment_bytes;
   context.slot_bytes = static_cast<std::uint64_t>(job.small_slots) * job.small_slot_bytes +
                        static_cast<std::uint64_t>(job.large_slots) * job.large_slot_bytes;
+  check_numbers(options, context);
+  check_output(communicator, options.json_file);
+  check_output(communicator, options.tuning_file);
   if (options.what == "put") {
     const std::vector<PutRow> rows = bench_put(communicator, options);
     if (communicator.rank() == 0 && !options.json_file.empty()) {
@@ -83,6 +110,9 @@ int main(int argc, char** argv) {
     std::string command;
     for (int i = 0; i < argc; ++i) command += (i > 0 ? " " : "") + std::string(argv[i]);
     return allrail::perf::run(options, command);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "allrail-bench: there is no memory for buffers of these --sizes\n";
+    return 1;
   } catch (const std::exception& error) {
     std::cerr << "allrail-bench: " << error.what() << '\n';
     return 1;

@@ -60,6 +60,8 @@ void add_what(CLI::App& app, BenchOptions& options) {
   app.add_option("--collectives", options.collectives, "tune: only these, with commas")
       ->delimiter(',')
       ->check(CLI::IsMember(options.collectives));
+  app.add_option("--peer", options.peer, "put: the other rank (default: the first of another node)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--margin", options.margin_percent,
                  "tune: differences up to so many percent count for nothing")
       ->check(CLI::Range(0.0, 100.0))
@@ -103,10 +105,33 @@ void check_collectives(std::vector<std::string> names) {
   throw CLI::ValidationError("--collectives", *twice + " stands there twice");
 }
 
+/// What says nothing of what is measured would be taken to say something.
+void check_belongs(const CLI::App& app, const std::string& what) {
+  const auto form = even_form(what);
+  const bool has_root = form == "gather" || form == "scatter" || form == "broadcast";
+  const bool tunes = what == "tune";
+  const auto refuse = [&app](bool belongs, const char* name, const char* text) {
+    if (!belongs && app.count(name) > 0) throw CLI::ValidationError(name, text);
+  };
+  refuse(has_root || tunes, "--root", "only a gather, scatter or broadcast has one");
+  refuse(what == "put", "--peer", "it is for put");
+  refuse(tunes, "--margin", "it is for tune");
+  refuse(tunes, "--collectives", "it is for tune");
+  refuse(what != "fit", "--sizes", "fit takes sizes of its own");
+  for (const char* const name : {"--warmup", "--no-check", "--rail-rates"}) {
+    refuse(what != "put" && what != "fit", name, "it is for calls of a collective");
+  }
+}
+
 /// The file belongs to tune, which takes all algorithms.
 void check_what(const CLI::App& app, const BenchOptions& options) {
   if (options.what == "put" || options.what == "fit") check_puts(app, options.what);
+  check_belongs(app, options.what);
   check_collectives(options.collectives);
+  // No range keeps this one out.
+  if (std::isnan(options.margin_percent)) {
+    throw CLI::ValidationError("--margin", "it is a number from 0 to 100");
+  }
   const bool tunes = options.what == "tune";
   if (tunes == options.tuning_file.empty()) {
     throw CLI::ValidationError(tunes ? "tune needs the file to write, such as tuning.json"
@@ -173,6 +198,7 @@ void add_skew(CLI::App& app, BenchOptions& options, CLI::Option* mode) {
       "every rank computes up to so long before each call, for a random time (isolated)");
   skew->type_name("TIME")->excludes(mode)->excludes(app.get_option("--overlap"));
   app.add_option("--seed", options.skew_seed, "of those random times")
+      ->check(CLI::NonNegativeNumber)
       ->needs(skew)
       ->capture_default_str();
 }
@@ -269,7 +295,9 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
                  "one block has all bytes (alltoallv: block (s + d) mod n from rank s to d)")
       ->check(CLI::IsMember({"even", "ramp", "single"}))
       ->capture_default_str();
-  app.add_option("--factor", factor, "from one size of a range to the next")->capture_default_str();
+  app.add_option("--factor", factor, "from one size of a range to the next")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   add_numbers(app, options);
   app.add_option("--algorithm", algorithms, "auto, all, or names with commas; see --list")
       ->capture_default_str();
@@ -293,8 +321,6 @@ int parse_command_line(int argc, char** argv, BenchOptions& options) {
                  "Mbit/s of each rail of a node, only to print the share of the limit")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  app.add_option("--peer", options.peer,
-                 "put: the other rank (default: the first of another node)");
   app.add_flag("--list", options.list, "print the algorithms and end");
   try {
     app.parse(argc, argv);

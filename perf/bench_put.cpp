@@ -89,7 +89,6 @@ int rank_of_other_node(const Communicator& communicator, const BenchOptions& opt
     base::fail(Code::InvalidArgument, "--peer {} is no other rank of this job of {}", options.peer,
                communicator.size());
   }
-  if (options.peer > 0) return options.peer;
   const auto job = diagnostics::describe_job(communicator);
   const auto found = std::ranges::find_if(job.node_of, [&](int node) { return node != 0; });
   if (found == job.node_of.end()) {
@@ -97,7 +96,15 @@ int rank_of_other_node(const Communicator& communicator, const BenchOptions& opt
                "puts are measured between nodes; start with at least two, such as "
                "allrail-run -n 2 --nodes 2");
   }
-  return static_cast<int>(found - job.node_of.begin());
+  const auto other = static_cast<int>(found - job.node_of.begin());
+  if (options.peer < 0) return other;
+  if (job.node_of[static_cast<std::size_t>(options.peer)] == 0) {
+    base::fail(Code::InvalidArgument,
+               "--peer {} is on the node of rank 0, and puts are measured between nodes; take one "
+               "of another node, such as {}",
+               options.peer, other);
+  }
+  return options.peer;
 }
 
 std::vector<PutRow> bench_put(Communicator& communicator, const BenchOptions& options) {

@@ -12,6 +12,7 @@
 #include "lib/base/error.hpp"
 #include "lib/diagnostics.hpp"
 #include "perf/bench_collective.hpp"
+#include "perf/first_rank.hpp"
 #include "perf/model_file.hpp"
 #include "perf/tuned_rules.hpp"
 
@@ -42,12 +43,8 @@ std::optional<diagnostics::CostModel> model_on_rank_0(Communicator& communicator
       refusal = error.what();
     }
   }
-  std::vector<std::uint64_t> length{refusal.size()};
-  communicator.broadcast(length, 0);
-  refusal.resize(length.front());
-  if (refusal.empty()) return model;
-  communicator.broadcast(refusal, 0);
-  throw Error(Code::InvalidArgument, refusal);
+  fail_together(communicator, std::move(refusal));
+  return model;
 }
 
 std::vector<Row> measure(Communicator& communicator, const BenchOptions& options,

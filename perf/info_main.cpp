@@ -1,6 +1,7 @@
 // allrail-info: what Allrail sees on this host, what it is set to, and why it would choose what.
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -46,6 +47,11 @@ struct InfoOptions {
   LeaderQuestion leadership;
   SimulationQuestion simulation;
 };
+
+bool has_root(const InfoOptions& info) {
+  return info.collective == "gather" || info.collective == "scatter" ||
+         info.collective == "broadcast";
+}
 
 void print_rails(const Options& options) {
   fmt::print("Rails of this host\n");
@@ -160,7 +166,7 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
   call.collective = info.collective;
   call.algorithms = {choice.algorithm};
   call.bytes = bytes;
-  call.root = info.root;
+  call.root = has_root(info) ? info.root : 0;
   call.ports = choice.ports;
   call.leaders = choice.leaders;
   call.broadcast_segment_bytes = options.broadcast_segment_bytes;
@@ -176,12 +182,19 @@ void print_cost(const InfoOptions& info, std::uint64_t bytes, const std::vector<
   }
 }
 
-void check_explained(const InfoOptions& info, int ranks, bool has_root) {
+void check_explained(const InfoOptions& info, int ranks) {
   if (info.rank < 0 || info.rank >= ranks) {
     base::fail(Code::InvalidArgument, "--rank {} is not one of {} ranks", info.rank, ranks);
   }
-  if (has_root && (info.root < 0 || info.root >= ranks)) {
+  if (has_root(info) && (info.root < 0 || info.root >= ranks)) {
     base::fail(Code::InvalidArgument, "--root {} is not one of {} ranks", info.root, ranks);
+  }
+  if (!(info.rate_mbit > 0) || !std::isfinite(info.rate_mbit) || !(info.startup_us >= 0) ||
+      !std::isfinite(info.startup_us)) {
+    base::fail(Code::InvalidArgument,
+               "--rate {} --startup {}: rails carry more than 0 Mbit/s together, and a round does "
+               "not take less than 0 us",
+               info.rate_mbit, info.startup_us);
   }
   if (info.blocks != "even" && info.collective != kAllgatherv) {
     base::fail(Code::InvalidArgument,
@@ -219,15 +232,13 @@ void explain(const InfoOptions& info, const Options& options, const std::vector<
   const auto bytes = base::parse_bytes(info.bytes);
   if (!bytes) base::fail(Code::InvalidArgument, "'{}' is no size; use such as 64K", info.bytes);
   const auto ranks = static_cast<int>(node_of.size());
-  const bool has_root =
-      info.collective == "gather" || info.collective == "scatter" || info.collective == "broadcast";
-  check_explained(info, ranks, has_root);
+  check_explained(info, ranks);
   CallOptions call;
   call.algorithm = info.algorithm;
   call.ports = info.ports;
   call.leaders = info.leaders;
   diagnostics::ImaginedCall imagined = imagined_call(info, *bytes, ranks);
-  if (has_root) imagined.root = info.root;
+  if (has_root(info)) imagined.root = info.root;
   imagined.leaves = leaves;
   imagined.job = job;
   const auto result = diagnostics::explain(imagined, node_of, info.rank, info.rails, call, options,

@@ -88,7 +88,8 @@ std::vector<int> nodes_of(const std::string& sizes) {
 diagnostics::ImaginedJobCall call_of(const SimulationQuestion& question) {
   diagnostics::ImaginedJobCall call;
   call.collective = question.collective;
-  call.root = question.root;
+  const std::string& name = question.collective;
+  if (name == "gather" || name == "scatter" || name == "broadcast") call.root = question.root;
   call.ports = question.ports;
   call.leaders = question.leaders;
   if (!question.broadcast_segment.empty()) {

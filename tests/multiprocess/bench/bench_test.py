@@ -380,6 +380,30 @@ def test_skew_finds_wrong_options():
         expect("not for " + words[0] in result.err, "it does not name what is wrong", result)
 
 
+def test_wrong_numbers():
+    """What only the job shows to be wrong is said before anything is measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        missing = os.path.join(folder, "none", "results.json")
+        for words, said in (
+            (("allgather", "--rail-rates", "100"), "has 1 rates, and a node of this job has 2"),
+            (("allgather", "--json", missing), "cannot write " + missing),
+            (("put", "--json", missing), "cannot write " + missing),
+            (("fit", "--json", missing), "cannot write " + missing),
+            (("tune", missing), "cannot write " + missing),
+            (("alltoall", "--sizes", "4611686018427387904"), "--sizes: 4611686018427387904 bytes"),
+            (("put", "--peer", "1"), "--peer 1 is on the node of rank 0"),
+        ):
+            settings = environment(ALLRAIL_RAILS="127.0.0.1,127.0.0.2")
+            result = job(4, *words, options=["--nodes", "2"], limit=60, env=settings)
+            expect(result.code not in (0, None), "%s is taken" % (words,), result)
+            expect(said in result.err, "%s: it does not say %r" % (words, said), result)
+            expect("min us" not in result.out, "%s: something is measured" % (words,), result)
+        file = os.path.join(folder, "results.json")
+        words = ("allgather", "--json", file, "--rail-rates", "100")
+        job(4, *words, options=["--nodes", "2"], limit=60, env=settings)
+        expect(not os.path.exists(file), "an empty file is left")
+
+
 def test_put():
     """A row per rail and one over all, with half the round trips and what goes one way and both."""
     words = ("put", "--sizes", "8,64K", "--iterations", "40", "--peer", "2")

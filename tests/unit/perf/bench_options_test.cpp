@@ -117,7 +117,7 @@ TEST(BenchOptions, ACollectiveIsTunedOnce) {
 TEST(BenchOptions, PutsTakeNothingThatSaysHowCallsAreMade) {
   using Words = std::vector<std::string>;
   for (const char* const what : {"put", "fit"}) {
-    EXPECT_EQ(refusal({what, "--sizes", "8"}), "");
+    EXPECT_EQ(refusal({what, "--iterations", "8"}), "");
     for (const Words& given :
          {Words{"--overlap"}, Words{"--algorithm", "auto"}, Words{"--memory", "buffer"},
           Words{"--mode", "isolated"}, Words{"--ports", "2"}, Words{"--leaders", "2"},
@@ -129,6 +129,26 @@ TEST(BenchOptions, PutsTakeNothingThatSaysHowCallsAreMade) {
       EXPECT_NE(said.find("not for " + std::string(what)), std::string::npos) << said;
     }
   }
+}
+
+TEST(BenchOptions, WhatSaysNothingIsRefused) {
+  using Words = std::vector<std::string>;
+  for (const Words& words :
+       {Words{"allgather", "--root", "1"}, Words{"barrier", "--peer", "1"},
+        Words{"gather", "--margin", "3"}, Words{"gather", "--collectives", "gather"},
+        Words{"fit", "--sizes", "8"}, Words{"put", "--warmup", "8"}, Words{"put", "--no-check"},
+        Words{"fit", "--rail-rates", "8"}, Words{"put", "--peer", "-7"},
+        Words{"tune", "t.json", "--margin", "nan"}, Words{"gather", "--factor", "-1"},
+        Words{"gather", "--skew", "1ms", "--seed", "-1"}}) {
+    EXPECT_NE(
+        refusal(words).find(words[words[0] == "tune" || words.size() > 4 ? words.size() - 2 : 1]),
+        std::string::npos)
+        << words[0] << ' ' << words[1] << ": " << refusal(words);
+  }
+  for (const char* const what : {"gather", "scatterv", "broadcast"}) {
+    EXPECT_EQ(refusal({what, "--root", "1"}), "");
+  }
+  EXPECT_EQ(refusal({"put", "--peer", "1"}), "");
 }
 
 }  // namespace
