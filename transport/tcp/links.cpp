@@ -242,8 +242,10 @@ bool TcpRail::report_doomed(RailEvents& events) {
 /// Also where nothing of the fabric's is under way: questions and answers may be, of which only the
 /// kernel knows, and a rank that only receives sends nothing else.
 bool TcpRail::check_silent_hosts(RailEvents& events) {
-  const std::string reason =
-      fmt::format("its host has not answered for {} s", kSilenceLimitSeconds);
+  // Not before it is needed: this is looked at every second, and allocates nothing.
+  const auto reason = [] {
+    return fmt::format("its host has not answered for {} s", kSilenceLimitSeconds);
+  };
   bool any = false;
   for (std::size_t i = 0; i < up_.size();) {
     TcpLink& link = *up_[i];
@@ -251,13 +253,13 @@ bool TcpRail::check_silent_hosts(RailEvents& events) {
       ++i;
       continue;
     }
-    take_down(link, reason, events);
+    take_down(link, reason(), events);
     any = true;
   }
   for (TcpLink* const link : connecting_) {
     // Its process may take its time, its kernel may not.
     if (link->state != TcpLink::State::Handshaking || !host_is_silent(link->fd.get())) continue;
-    connecting_failed(*link, reason, events);
+    connecting_failed(*link, reason(), events);
     any = true;
   }
   return any;
