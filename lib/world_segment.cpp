@@ -1,5 +1,6 @@
 // The node segment of a World: its first rank makes it, the others attach, all enter.
 #include <chrono>
+#include <new>
 #include <span>
 #include <thread>
 
@@ -46,10 +47,13 @@ void World::make_segment(const std::vector<Card>& cards) {
   } else {
     // Whoever fails here must still come to the fence, or the others would wait there for long.
     std::string failure;
+    bool has_no_memory = false;
     try {
       create_segment(cards);
     } catch (const Error& error) {
       failure = error.what();
+    } catch (const std::bad_alloc&) {
+      has_no_memory = true;
     }
     try {
       job_->bootstrap.fence();
@@ -58,6 +62,7 @@ void World::make_segment(const std::vector<Card>& cards) {
       shm::remove_shared_file(segment_name(cards));
       throw;
     }
+    if (has_no_memory) throw Error(Code::ResourceLimit, base::kNoMemory);
     if (!failure.empty()) throw Error(Code::ResourceLimit, failure);
     watch_node(cards);
     attach_segment(cards);

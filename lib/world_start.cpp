@@ -73,11 +73,17 @@ World::World(const Options& options)
   find_home(machine, cards);
   start_engine(cards);
   join_job();
-  {
-    const EntryGuard guard(job_->gate);
-    agree_on_reading(cards);
+  try {
+    {
+      const EntryGuard guard(job_->gate);
+      agree_on_reading(cards);
+    }
+    start_helper();
+  } catch (const Error& error) {
+    // No destructor runs, and the control plane would say goodbye as if all were well.
+    if (engine_->dead()) throw;
+    engine_->die(error.code(), error.peer(), error.what());
   }
-  start_helper();
 }
 
 /// A rank that cannot start comes to the exchange all the same: the others say why, too.
