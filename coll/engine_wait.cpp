@@ -279,11 +279,14 @@ void Engine::drain(std::chrono::milliseconds patience) noexcept {
       if (team_.fabric->oldest_open_call() == UINT64_MAX) return true;
       return deadline.passed() && (left_deadline.passed() || team_.fabric->delivered());
     };
+    auto sent = team_.fabric->sent();
     while (!is_over() && !team_.segment->aborted() && !team_.fabric->failure().has_value()) {
-      // A slow rail is no reason to leave: only one on which nothing moves.
-      if (team_.fabric->progress()) {
+      const bool any = team_.fabric->progress();
+      // A slow rail is no reason to leave: only one on which nothing moves. That another one is
+      // dialled again and again does not count.
+      if (std::exchange(sent, team_.fabric->sent()) != sent) {
         deadline = base::Deadline::after(patience);
-      } else {
+      } else if (!any) {
         team_.fabric->flush_acknowledgements();
         team_.fabric->sleep(1);
       }

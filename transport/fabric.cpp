@@ -283,6 +283,12 @@ bool Fabric::flushed(std::uint64_t call) const {
   return state_->has_held() || state_->rails_flushed();
 }
 
+Fabric::Sent Fabric::sent() const {
+  Sent sent{0, bytes_in_flight()};
+  for (const RailState& state : state_->rails_) sent.bytes += state.counters.bytes_sent;
+  return sent;
+}
+
 bool Fabric::delivered() const {
   if (!flushed() || state_->has_held()) return false;
   return std::ranges::none_of(state_->connected_, [this](const Peer* peer) {

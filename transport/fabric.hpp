@@ -133,6 +133,13 @@ class Fabric {
   /// All queued puts, or those of calls up to `call`, have left this process (not necessarily
   /// acknowledged).
   bool flushed(std::uint64_t call = UINT64_MAX) const;
+  /// What changes whenever something of that moves.
+  struct Sent {
+    std::uint64_t bytes = 0;      // that rails were given, ever
+    std::uint64_t in_flight = 0;  // of these, bytes_in_flight()
+    friend bool operator==(const Sent&, const Sent&) = default;
+  };
+  Sent sent() const;
   /// All of that has reached the hosts of the peers, whatever their processes do: nothing that
   /// happens to this process can lose it.
   bool delivered() const;
