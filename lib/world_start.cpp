@@ -78,7 +78,7 @@ World::World(const Options& options)
       const EntryGuard guard(job_->gate);
       agree_on_reading(cards);
     }
-    start_helper();
+    or_die(coll::Operation::StartUp, 0, [this] { start_helper(); });
   } catch (const Error& error) {
     // No destructor runs, and the control plane would say goodbye as if all were well.
     if (engine_->dead()) throw;
