@@ -140,6 +140,12 @@ struct Case {
       require(find_wrong_byte(block, rank, number) < 0, *communicator, "wrong bytes of a plan");
     }
   }
+  /// Once more, when all ranks have come.
+  void start_with_all(Plan& plan) {
+    communicator->barrier();
+    plan.start();
+    plan.wait();
+  }
   /// It has ended well, and says so as often as it is asked.
   void expect_ended(Plan& plan) {
     for (int turn = 0; turn < 2; ++turn) {
@@ -162,17 +168,13 @@ const Table& idle_cases() {
          c.check(1);
          if (c.odd) c.receive.reset();
          c.expect_ended(plan);
-         c.communicator->barrier();
-         plan.start();
-         plan.wait();
+         c.start_with_all(plan);
        }},
       {"send-while-idle",
        [](Case& c) {
          Plan plan = c.plan();
          if (c.odd) c.send.reset();
-         c.communicator->barrier();
-         plan.start();
-         plan.wait();
+         c.start_with_all(plan);
        }},
       {"of-another-communicator",
        [](Case& c) {
@@ -182,9 +184,7 @@ const Table& idle_cases() {
          plan.wait();
          c.check(1);
          if (c.odd) c.receive.reset();
-         c.communicator->barrier();
-         plan.start();
-         plan.wait();
+         c.start_with_all(plan);
        }},
       {"of-a-communicator-that-is-gone",
        [](Case& c) {
@@ -195,9 +195,7 @@ const Table& idle_cases() {
          plan.wait();
          c.check(1);
          if (c.odd) c.send.reset();
-         c.communicator->barrier();
-         plan.start();
-         plan.wait();
+         c.start_with_all(plan);
        }},
       {"another-buffer",
        [](Case& c) {
@@ -232,9 +230,7 @@ const Table& running_cases() {
          if (c.odd) c.receive.reset();  // the others start it soon, so it ends
          c.expect_ended(plan);
          if (!c.odd) c.check(1);
-         c.communicator->barrier();
-         plan.start();
-         plan.wait();
+         c.start_with_all(plan);
        }},
       {"of-another-while-it-runs",
        [](Case& c) {
@@ -244,9 +240,7 @@ const Table& running_cases() {
          if (c.odd) c.receive.reset();
          c.expect_ended(plan);
          if (!c.odd) c.check(1);
-         c.communicator->barrier();
-         plan.start();
-         plan.wait();
+         c.start_with_all(plan);
        }},
       {"never-tested",
        [](Case& c) {
@@ -254,9 +248,7 @@ const Table& running_cases() {
          c.start(plan, 1);
          if (c.odd) c.receive.reset();
          if (!c.odd) plan.wait();
-         c.communicator->barrier();
-         plan.start();
-         plan.wait();
+         c.start_with_all(plan);
        }},
       {"stuck",
        [](Case& c) {
